@@ -1,0 +1,58 @@
+"""The two clocks of the bus, read together.
+
+Wall time stamps messages and drives time-to-live and schedules; monotonic time drives locks and transactions,
+so that a jump of the wall clock neither frees nor keeps a lock. Whoever works on messages is given a `Now`
+and never reads a clock.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Now:
+    """One reading of both clocks, in milliseconds."""
+
+    __slots__ = ("mono_ms", "wall_ms")
+
+    def __init__(self, wall_ms: int, mono_ms: int) -> None:
+        self.wall_ms = wall_ms
+        self.mono_ms = mono_ms
+
+    def __repr__(self) -> str:
+        return f"Now(wall_ms={self.wall_ms}, mono_ms={self.mono_ms})"
+
+
+class Clock(Protocol):
+    def now(self) -> Now: ...
+
+
+class RealClock:
+    """The machine's clocks."""
+
+    def now(self) -> Now:
+        return Now(time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000)
+
+
+class MovableClock:
+    """A clock that runs with the real one and can be moved forward, never back.
+
+    Users test a time-to-live of fourteen days with it in a millisecond. `frozen` stops it from running by
+    itself, which is what deterministic tests want.
+    """
+
+    def __init__(self, *, frozen: bool = False, wall_ms: int | None = None) -> None:
+        self._real = RealClock()
+        self._ahead_ms = 0
+        start = self._real.now()
+        self._frozen = Now(start.wall_ms if wall_ms is None else wall_ms, start.mono_ms) if frozen else None
+
+    def now(self) -> Now:
+        base = self._frozen or self._real.now()
+        return Now(base.wall_ms + self._ahead_ms, base.mono_ms + self._ahead_ms)
+
+    def advance(self, ms: int) -> None:
+        if ms < 0:
+            raise ValueError("the clock only goes forward")
+        self._ahead_ms += ms

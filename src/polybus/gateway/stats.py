@@ -1,0 +1,80 @@
+"""What passed through the gateway, counted by entity; `/metrics` and the logs read it."""
+
+from __future__ import annotations
+
+from polybus.errors import BusError, PolybusError
+
+
+class EntityStats:
+    """Totals of one entity since the start. Plain attributes: they are raised on the hot path."""
+
+    __slots__ = (
+        "abandoned",
+        "completed",
+        "dead_lettered",
+        "deferred",
+        "incoming_bytes",
+        "incoming_messages",
+        "lock_lost",
+        "outgoing_bytes",
+        "outgoing_messages",
+        "requests",
+        "send_seconds",
+        "server_errors",
+        "throttled",
+        "user_errors",
+    )
+
+    def __init__(self) -> None:
+        self.incoming_messages = 0
+        self.incoming_bytes = 0
+        self.outgoing_messages = 0
+        self.outgoing_bytes = 0
+        self.completed = 0
+        self.abandoned = 0
+        self.deferred = 0
+        self.dead_lettered = 0
+        self.lock_lost = 0
+        self.requests = 0
+        self.user_errors = 0
+        self.server_errors = 0
+        self.throttled = 0
+        self.send_seconds = 0.0
+        """Time from a send's arrival to its acceptance, summed up."""
+
+    def refused(self, error: PolybusError) -> None:
+        """Counts a refusal under whoever is to blame for it."""
+        if not isinstance(error, BusError) or error.http_status >= 500:
+            if isinstance(error, BusError) and error.http_status == 503:
+                self.throttled += 1
+            else:
+                self.server_errors += 1
+        else:
+            self.user_errors += 1
+            if error.http_status == 410:
+                self.lock_lost += 1
+
+
+class Stats:
+    """Totals of the whole gateway."""
+
+    def __init__(self) -> None:
+        self.connections_opened = 0
+        self.connections_closed = 0
+        self._entities: dict[tuple[str, str], EntityStats] = {}
+
+    @property
+    def active_connections(self) -> int:
+        return self.connections_opened - self.connections_closed
+
+    def entity(self, namespace: str, path: str) -> EntityStats:
+        """The totals of an entity, by its canonical path; a subscription has its own."""
+        key = (namespace, path)
+        found = self._entities.get(key)
+        if found is None:
+            found = EntityStats()
+            self._entities[key] = found
+        return found
+
+    def all(self) -> list[tuple[str, str, EntityStats]]:
+        return [(namespace, path, stats) for (namespace, path), stats in sorted(self._entities.items())]

@@ -1,0 +1,210 @@
+"""Every number that bounds something, with its reason. Nothing else in the tree hard-codes a limit."""
+
+from __future__ import annotations
+
+# --- Messages (the cloud service's own quotas) ---
+STANDARD_MESSAGE_BYTES = 256 * 1024
+"""Largest message or batch in Basic and Standard; also the send links' max-message-size there."""
+PREMIUM_MESSAGE_BYTES = 1024 * 1024
+"""Default of a premium entity's MaxMessageSizeInKilobytes."""
+PREMIUM_MESSAGE_BYTES_MAX = 100 * 1024 * 1024
+KEY_CHARACTERS = 128
+"""Longest message id, session id and partition key."""
+PROPERTIES_BYTES = 64 * 1024
+"""All properties of one message; more would let headers starve bodies."""
+PROPERTY_BYTES = 32 * 1024
+PEEK_REPLY_BYTES = 256 * 1024
+"""A peek's reply is capped at this (C5)."""
+
+# --- Entities ---
+PARTITIONS_STANDARD = 16
+ENTITIES = 10_000
+PARTITIONED_ENTITIES = 100
+SUBSCRIPTIONS_PER_TOPIC = 2_000
+SQL_RULES_PER_TOPIC = 2_000
+CORRELATION_RULES_PER_TOPIC = 100_000
+ENTITY_PATH_CHARACTERS = 260
+NAME_CHARACTERS = 50
+"""Subscription and rule names."""
+AUTHORIZATION_RULES = 12
+RULE_TEXT_CHARACTERS = 1024
+ACTION_STATEMENTS = 32
+FORWARD_HOPS = 4
+"""A message forwarded more often than this goes to the transfer dead-letter queue."""
+
+# --- Transactions ---
+TRANSACTION_MS = 120_000
+TRANSACTION_MESSAGES = 100
+
+# --- amqp: what a peer may make us do ---
+AMQP_NESTING = 64
+"""Deepest nesting of lists, maps, arrays and described values; the Python SDK's decoder stops there too."""
+AMQP_ZERO_WIDTH_ITEMS = 16
+"""Items of an array whose items take no bytes (null, true): their count is all there is to check it by."""
+
+# --- Sections of one message ---
+MESSAGE_SECTIONS = 4_096
+"""A body of many data sections is legal; unlimited ones burn CPU for each byte of input."""
+
+# --- A broker's memory ---
+WINDOW_ENTRIES = 1_024
+"""Messages of one log in memory ahead of its receivers; a page from the store costs about 2 us a message."""
+WINDOW_BYTES = 1 << 20
+"""Bytes of one log in memory; sixteen partitions then hold 16 MiB at the most, however long the backlog."""
+PAGE_ENTRIES = 512
+SHARED_BODY_BYTES = 256
+"""A body at least this large is stored once for all its copies; below, the reference costs as much as the bytes."""
+SEPARATE_BODY_BYTES = 32 * 1024
+"""A body at least this large has a record of its own, so that abandoning the message does not rewrite it."""
+RECENT_IDS = 20_000
+"""Message ids kept in memory for duplicate detection; a million of them would take 139 MB."""
+SWEEP_ROWS = 256
+"""Rows that one step of expiry, scheduling, pruning or retention works on, so that no step holds up the loop."""
+SESSIONS_IN_MEMORY = 4_096
+"""Ids of sessions that wait for a receiver; the rest are found by scanning, a page at a time."""
+
+# --- rules: filters and actions ---
+RULE_DEPTH = 64
+"""Deepest nesting of parentheses, NOT, signs and functions: beyond what people write, well inside Python's
+recursion limit (parsing takes up to eight frames for each level)."""
+RULE_STRING_CHARACTERS = PROPERTIES_BYTES
+"""Longest string that `+` may build; otherwise `SET a = a + a`, 32 times, would fill the memory."""
+
+# --- Descriptions and names (namespace), documents and tokens (gateway) ---
+LOCK_MS_MIN = 5_000
+LOCK_MS_MAX = 300_000
+"""The cloud's own range of LockDuration."""
+TIME_TO_LIVE_MS_MIN = 1_000
+BASIC_TIME_TO_LIVE_MS = 14 * 86_400_000
+"""A message in the Basic tier never lives longer; also the default there."""
+DUPLICATE_WINDOW_MS_MIN = 20_000
+DUPLICATE_WINDOW_MS_MIN_FILE = 5_000
+"""The emulator's configuration file may ask for a shorter window than the cloud's management API."""
+DUPLICATE_WINDOW_MS_MAX = 7 * 86_400_000
+IDLE_MS_MIN = 300_000
+"""AutoDeleteOnIdle; shorter would delete entities between two polls of a slow client."""
+DELIVERY_COUNT_MAX = 2_147_483_647
+"""NServiceBus asks for exactly this."""
+USER_METADATA_CHARACTERS = 1_024
+KEY_NAME_CHARACTERS = 256
+KEY_TEXT_CHARACTERS = 256
+PARTITIONS_MAX = 0x8000
+"""The partition id is the top 16 bits of a sequence number, which must stay a positive long."""
+ADDRESS_CHARACTERS = 2_048
+"""A percent-encoded path of 260 characters with scheme, host and suffixes; longer text is not looked at."""
+XML_BODY_BYTES = 128 * 1024
+"""A description with twelve keys and a full rule takes a tenth of it; larger bodies are attacks."""
+XML_DEPTH = 32
+"""An entry nests eight deep; expat and our readers never see more."""
+XML_ELEMENTS = 4_096
+XML_ATTRIBUTES = 16
+"""Attributes of one element."""
+RULE_PROPERTIES = 512
+"""Parameters or correlation properties of one rule; each costs every message a comparison."""
+SAS_TOKEN_CHARACTERS = 4_096
+"""A token with a twice encoded path and query stays below 2,000; more is not parsed."""
+CONFIG_FILE_CHARACTERS = 16 * 1024 * 1024
+"""10,000 entities with every property written out take about a third of it."""
+CONFIG_FILE_DEPTH = 64
+"""The schema nests fourteen deep; the JSON reader recurses."""
+AMQP_FRAME_BYTES = 65_536
+"""Our max-frame-size: what the cloud service says, and what a peer can make us hold before a frame is whole."""
+AMQP_FRAME_BYTES_BEFORE_OPEN = 4_096
+"""Until a peer has opened. AMQP asks for 512; SDKs with long user agents and PLAIN passwords need more."""
+AMQP_UNREAD_BYTES = 65_536
+"""What a peer may send ahead while its login is being decided; the Python SDK sends its first links ahead."""
+AMQP_OUTGOING_FRAME_BYTES = 1024 * 1024
+"""Our frames are no larger, whatever a peer allows (some allow 4 GiB), so that links take turns."""
+AMQP_CHANNEL_MAX = 4_999
+"""Sessions of one connection, less one: the cloud service's figure."""
+AMQP_HANDLE_MAX = 255
+"""Links of one session, less one: the cloud service's figure."""
+AMQP_LINKS_PER_CONNECTION = 5_000
+"""Of all its sessions, refused ones included; else 5,000 sessions of 256 links would be a gigabyte of links."""
+AMQP_SESSION_WINDOW = 5_000
+"""Transfer frames that a peer may send before it hears from us: the cloud service's figure."""
+AMQP_UNSETTLED_OVERRUN = 10_000
+"""Unanswered deliveries of a session beyond the credit of its links; the Python SDK does not count credit."""
+AMQP_FRAMES_PER_DELIVERY = 8_192
+"""Five times what the largest message needs in full frames; enough for 4 MiB in the smallest frames."""
+AMQP_UNSIZED_LINK_BYTES = 1024 * 1024
+"""The largest message on a link that announces no limit of its own: tokens and management requests."""
+AMQP_PARTIAL_BYTES = PREMIUM_MESSAGE_BYTES_MAX + 32 * 1024 * 1024
+"""Bytes of unfinished deliveries of one connection: one of the largest, and room beside it."""
+AMQP_HELD_DELIVERIES = 100
+"""Deliveries that a peer may send on a link before we have answered its attach."""
+AMQP_CACHED_SHAPES = 8
+"""Shapes of transfers or dispositions that a session remembers; a client uses two or three."""
+AMQP_CACHED_SHAPE_BYTES = 64
+"""The longest shape that is remembered: all without a state, and those of a transaction."""
+AMQP_HANDSHAKE_MS = 10_000
+"""A peer that has not opened by then is dropped, so that silent sockets cost nothing for long."""
+AMQP_IDLE_TIMEOUT_MS = 120_000
+"""What we advertise. The Python SDK is silent for up to half of it plus 31 seconds."""
+AMQP_SHORTEST_IDLE_TIMEOUT_MS = 200
+"""A peer that asks for less would make us do nothing but send heartbeats; it is refused."""
+AMQP_CLOSE_MS = 5_000
+"""How long a peer may take to answer our close."""
+
+# --- Messaging stores ---
+STORE_COMMIT_SECONDS = 6.0
+"""A commit that takes longer counts as hung. Two hung stores in a row still leave time to reroute a send within
+the 15 s of B10, and a disk whose syncs take 2 s each is slow but not lost."""
+STORE_READ_SECONDS = 10.0
+"""A read that takes longer counts as hung; no send waits for it, so B10 does not bound it."""
+STORE_CLOSE_SECONDS = 10.0
+"""Closing waits for the commit under way and for one flush, then is given up: a hung disk must not stop a stop."""
+STORE_READ_THREADS = 4
+"""Reads under way at once where they may wait on a network: one slow page must not hold up the other partitions,
+and a store that pages more than this at once is bound by its server anyway."""
+STORE_UNCOMMITTED_BYTES = 16 * 1024 * 1024
+"""Open batch and batch under way of one store; about 0.1 s of a plain disk. Past it sends get server-busy."""
+STORE_KEY_BYTES = 2_048
+"""Longest key: PostgreSQL's index takes rows up to a third of its 8 KiB page."""
+STORE_COPY_ROWS = 1_000
+STORE_COPY_BYTES = 4 * 1024 * 1024
+"""One batch of a copy from store to store: large enough that the sync is cheap, small enough to hold twice."""
+
+# --- RocksDB ---
+ROCKS_CACHE_BYTES = 96 * 1024 * 1024
+"""Blocks and write buffers of all stores of the process together; four stores unbounded grew by 331 MB."""
+ROCKS_WRITE_BUFFERS_BYTES = 64 * 1024 * 1024
+"""The write buffers' share of that: what a start has to replay from the logs, a second of work at most."""
+ROCKS_WRITE_BUFFER_BYTES = 16 * 1024 * 1024
+"""One write buffer of one store: four busy stores fill the shared budget with one each."""
+ROCKS_WRITE_BUFFERS = 3
+"""Buffers of one store that may be full, or being flushed, before its commits wait."""
+ROCKS_OPEN_FILES = 256
+"""Table files held open by one store; sixteen stores stay below the usual 4,096 descriptors, half used."""
+ROCKS_LOG_BYTES = 1024 * 1024
+ROCKS_LOG_FILES = 2
+"""RocksDB's own diary, not data: the last words of a store that failed are in it."""
+ROCKS_DELETION_WINDOW = 4_096
+ROCKS_DELETION_TRIGGER = 2_048
+"""A table file in which half of a window is deletions is compacted: messages die young, and a scan walks over
+every deletion that is still there."""
+ROCKS_FLOOR_BYTES = 64 * 1024 * 1024
+"""Free disk below which a commit is refused before anything is written: RocksDB needs room to flush its buffers,
+and a write that runs out of space half-way fences the store."""
+
+# --- PostgreSQL ---
+POSTGRES_CONNECT_SECONDS = 5
+POSTGRES_STATEMENT_MS = 5_000
+"""Below STORE_COMMIT_SECONDS, so that a slow server gives up first and says that nothing was written."""
+POSTGRES_SILENCE_MS = 5_000
+"""Unacknowledged bytes on the socket, a lock waited for, a transaction left open: each ends after this."""
+POSTGRES_KEEPALIVE_SECONDS = 2
+
+# --- Messaging stores at work ---
+UNCOMMITTED_BYTES = 64 * 1024 * 1024
+"""Bytes that may wait for one store's sync; past that, sends are refused as busy instead of filling memory."""
+REOPEN_MS = 200
+"""First wait before a fenced store is opened again; it doubles up to the maximum."""
+REOPEN_MS_MAX = 5_000
+FORWARD_BATCH = 256
+"""Messages that one step of forwarding moves between two partitions."""
+FORWARD_RETRY_MS = 1_000
+FORWARD_RETRIES = 10
+"""A destination that stays disabled or full for this many tries gets its messages dead-lettered at the source."""
+SESSION_WAIT_MS = 65_000
+"""How long a receiver waits for the next session when it does not say (spec/amqp.md §3.7)."""

@@ -1,0 +1,159 @@
+"""Moves messages from the outboxes of partitions to where they go, exactly once and in order for each pair (E1, E2).
+
+For each (source partition, destination partition) one batch is under way at a time: read from the outbox, written
+at the destination, removed from the outbox after the destination's sync. A destination whose store is down is
+waited for; one that is gone for good has its messages dead-lettered at the source.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from polybus.clock import Clock
+from polybus.errors import BusError, EntityNotFound, PartitionUnavailable, PolybusError, ServerBusy
+from polybus.limits import FORWARD_BATCH, FORWARD_RETRIES, FORWARD_RETRY_MS, STANDARD_MESSAGE_BYTES
+from polybus.namespace.entity import Entity
+from polybus.namespace.partition_host import PartitionHost, read_rows
+from polybus.namespace.promise import Loop, Promise, spawn
+from polybus.namespace.sender import check_open
+from polybus.partition import inbox, sending, transfers
+from polybus.partition.broker import Broker
+from polybus.partition.transfers import Transfer
+
+Pair = tuple[int, int, int, int]
+"""Source entity id and partition, destination entity id and partition."""
+
+
+class Entities(Protocol):
+    def entity_by_id(self, entity_id: int) -> Entity | None: ...
+
+
+class Forwarder:
+    def __init__(self, entities: Entities, loop: Loop, clock: Clock) -> None:
+        self._entities = entities
+        self._loop = loop
+        self._clock = clock
+        self._looking: dict[tuple[int, int], bool] = {}
+        self._moving: dict[Pair, None] = {}
+        self.forwarded = 0
+
+    def outbox_grew(self, broker: Broker) -> None:
+        """Messages entered an outbox: they move on when the open output is synced."""
+        key = (broker.entity_id, broker.index)
+        if key not in self._looking:
+            self._looking[key] = True
+            broker.out().replies.append((self._synced, key, None))
+
+    def _synced(self, context: object, result: object, error: PolybusError | None) -> None:
+        del result
+        assert isinstance(context, tuple)
+        self._looking.pop(context, None)
+        if error is None:
+            spawn(self.look(context[0], context[1])).then(_heard)
+
+    async def look(self, entity_id: int, index: int) -> None:
+        """Starts moving for every destination that the outbox names."""
+        partition = self._partition(entity_id, index)
+        if partition is None or partition.broker is None:
+            return
+        for destination in await partition.run(transfers.destinations(partition.broker)):
+            pair = (entity_id, index, destination[0], destination[1])
+            if pair not in self._moving:
+                self._moving[pair] = None
+                spawn(self._move_all(pair)).then(_heard)
+
+    def _partition(self, entity_id: int, index: int) -> PartitionHost | None:
+        entity = self._entities.entity_by_id(entity_id)
+        return None if entity is None else entity.partitions[index]
+
+    async def _move_all(self, pair: Pair) -> None:
+        tries = 0
+        try:
+            while True:
+                try:
+                    if not await self._move_some(pair):
+                        return
+                    tries = 0
+                except PartitionUnavailable:
+                    if self._source_gone(pair):
+                        return  # opening it again looks into its outbox
+                    await self._pause()
+                except BusError as error:
+                    tries += 1
+                    if tries < FORWARD_RETRIES and not isinstance(error, EntityNotFound):
+                        await self._pause()
+                    else:
+                        await self._give_up(pair, error)
+        finally:
+            del self._moving[pair]
+
+    def _source_gone(self, pair: Pair) -> bool:
+        source = self._partition(pair[0], pair[1])
+        return source is None or source.broker is None
+
+    def _pause(self) -> Promise[None]:
+        promise: Promise[None] = Promise()
+        self._loop.call_later(FORWARD_RETRY_MS / 1000, promise.resolve, None)
+        return promise
+
+    async def _move_some(self, pair: Pair) -> bool:
+        """One batch from one outbox to one destination; False where nothing is left."""
+        source = self._partition(pair[0], pair[1])
+        if source is None:
+            return False
+        moving = await self._pending(source, pair)
+        if not moving:
+            return False
+        entity = self._entities.entity_by_id(pair[2])
+        if entity is None:
+            raise EntityNotFound("The destination of a forwarded message could not be found.")
+        entity.check_sendable()
+        target = entity.partitions[pair[3]]
+        await self._take_over(target, (pair[0], pair[1]), moving)
+        await _removed(source, pair, moving)
+        self.forwarded += len(moving)
+        return True
+
+    async def _pending(self, source: PartitionHost, pair: Pair) -> list[Transfer]:
+        steps = transfers.pending(source.require(), pair[2], pair[3], 0, FORWARD_BATCH, 4 * STANDARD_MESSAGE_BYTES)
+        return await source.run(steps)
+
+    async def _take_over(self, target: PartitionHost, source: tuple[int, int], moving: list[Transfer]) -> None:
+        try:
+            check_open(target)
+        except ServerBusy as error:
+            raise PartitionUnavailable(error.description) from error
+        broker = target.require()
+        keys = sending.rows_needed(broker, [transfer.message for transfer in moving])
+        rows = await target.run(read_rows(keys)) if keys else None
+        done: Promise[None] = Promise()
+        inbox.take_over(target.require(), self._clock.now(), source, moving, rows, done.reply, None)
+        await done
+
+    async def _give_up(self, pair: Pair, error: BusError) -> None:
+        """The destination will not take them: they rest at the source."""
+        source = self._partition(pair[0], pair[1])
+        if source is None:
+            return
+        moving = await self._pending(source, pair)
+        broker = source.require()
+        done: Promise[None] = Promise()
+        transfers.refused(broker, self._clock.now(), pair[2], pair[3], moving, error)
+        broker.out().replies.append((done.reply, None, None))
+        await done
+
+
+async def _removed(source: PartitionHost, pair: Pair, moving: list[Transfer]) -> None:
+    broker = source.require()
+    done: Promise[None] = Promise()
+    transfers.sent_on(broker, pair[2], pair[3], moving)
+    broker.out().replies.append((done.reply, None, None))
+    await done
+
+
+def _heard(promise: Promise[None]) -> None:
+    """A store that failed meanwhile is no news here: its partitions look into their outboxes when they return."""
+    try:
+        promise.result()
+    except ServerBusy:
+        return

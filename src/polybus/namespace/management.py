@@ -1,0 +1,421 @@
+"""Creating, changing and deleting entities, subscriptions and rules: over all partitions, all or nothing (F2).
+
+The catalogue's batch is the moment of truth. Before it nothing has happened; after it everything has, for a
+partition needs no preparation: one that was never written to is simply empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Coroutine
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from polybus.errors import (
+    ArgumentError,
+    EntityAlreadyExists,
+    EntityNotFound,
+    OperationConflict,
+    QuotaExceeded,
+    ServerBusy,
+)
+from polybus.limits import SUBSCRIPTIONS_PER_TOPIC
+from polybus.namespace import catalogue as records
+from polybus.namespace.admission import admit_create, admit_update
+from polybus.namespace.catalogue import Changes, Record, decode
+from polybus.namespace.description import (
+    EntityDescription,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
+from polybus.namespace.description_codec import from_dict, to_dict
+from polybus.namespace.entity import Entity, Subscription, apply_entity, apply_subscription
+from polybus.namespace.names import fold, parse_forward_target
+from polybus.namespace.partition_host import PartitionHost
+from polybus.namespace.placement import place
+from polybus.namespace.remains import remains_key
+from polybus.namespace.rule_compiler import compile_rule
+from polybus.namespace.rule_description import DEFAULT_RULE, RuleDescription
+from polybus.namespace.rule_validation import validate_rule
+from polybus.namespace.store_host import StoreHost
+from polybus.partition import purging
+from polybus.partition.settings import EntitySettings, LogSettings
+
+if TYPE_CHECKING:
+    from polybus.namespace.namespace import Namespace
+
+
+_T = TypeVar("_T")
+
+
+class Management:
+    def __init__(self, namespace: Namespace, new_key: Callable[[], str]) -> None:
+        self._namespace = namespace
+        self._bus = namespace.bus
+        self._new_key = new_key
+        self._busy: dict[str, None] = {}
+
+    # Queues and topics
+
+    async def create(self, asked: EntityDescription, *, from_file: bool = False) -> Entity:
+        """A new queue or topic; EntityAlreadyExists, QuotaExceeded or ArgumentError where it may not be."""
+        return await self._alone(asked.path, self._create(asked, from_file))
+
+    async def _create(self, asked: EntityDescription, from_file: bool) -> Entity:
+        namespace = self._namespace
+        now_ms = self._bus.clock.now().wall_ms
+        described: EntityDescription
+        if isinstance(asked, QueueDescription):
+            described = admit_create(asked, namespace.tier, now_ms, self._new_key, from_file=from_file)
+        else:
+            described = admit_create(asked, namespace.tier, now_ms, self._new_key, from_file=from_file)
+        self._check_name_free(described.path)
+        self._check_quotas(described)
+        if isinstance(described, QueueDescription):
+            self._check_forward(described)
+        stores = place(self._bus.stores, described.partition_count, self._bus.catalogue.next_entity)
+        entity_id = self._bus.catalogue.next_entity
+        self._bus.catalogue.next_entity += 1
+        record: Record = {
+            "id": entity_id,
+            "namespace": namespace.name,
+            "description": to_dict(described),
+            "placement": [store.store_id.hex() for store in stores],
+            "next_subscription": 1,
+        }
+        await self._bus.catalogue.write(Changes().put(records.entity_key(entity_id), record))
+        entity = self._make(entity_id, described, stores)
+        await self._open(entity)
+        return entity
+
+    def _check_name_free(self, path: str) -> None:
+        folded = fold(path)
+        for other in self._namespace.entities:
+            if other == folded:
+                raise EntityAlreadyExists(
+                    f"SubCode=40900. Conflict. The messaging entity '{self._namespace.name}:{path}' already exists."
+                )
+            if other.startswith(folded + "/") or folded.startswith(other + "/"):
+                raise EntityAlreadyExists(
+                    f"SubCode=40900. Conflict. The path '{path}' lies above or below the messaging entity '{other}'."
+                )
+
+    def _check_quotas(self, described: EntityDescription) -> None:
+        tier, entities = self._namespace.tier, self._namespace.entities
+        if tier.entities_max is not None and len(entities) >= tier.entities_max:
+            raise QuotaExceeded(f"A namespace may have {tier.entities_max} queues and topics.")
+        if described.partition_count > 1 or described.enable_partitioning:
+            partitioned = sum(1 for entity in entities.values() if entity.description.enable_partitioning)
+            if partitioned >= tier.partitioned_entities_max and not tier.always_partitioned:
+                raise QuotaExceeded(f"A namespace may have {tier.partitioned_entities_max} partitioned entities.")
+
+    def _check_forward(self, described: QueueDescription | SubscriptionDescription) -> None:
+        for target in (described.forward_to, described.forward_dead_lettered_messages_to):
+            if target is None:
+                continue
+            name = parse_forward_target(target)
+            if fold(name) not in self._namespace.entities and fold(name) != fold(_own_path(described)):
+                error = ArgumentError(f"The entity '{name}' to forward messages to could not be found.")
+                error.sub_code = 40400
+                raise error
+
+    def _make(self, entity_id: int, described: EntityDescription, stores: list[StoreHost]) -> Entity:
+        bus = self._bus
+        settings = EntitySettings(described.path, described.partition_count, isinstance(described, TopicDescription))
+        apply_entity(settings, described)
+        partitions = [
+            PartitionHost(entity_id, index, settings, store, self._namespace, bus.loop, bus.clock)
+            for index, store in enumerate(stores)
+        ]
+        entity = Entity(entity_id, described, settings, partitions, bus.clock, bus.loop)
+        entity.accessed_ms = 0
+        self._namespace.entities[fold(described.path)] = entity
+        bus.entities[entity_id] = entity
+        return entity
+
+    async def _open(self, entity: Entity) -> None:
+        for partition in entity.partitions:
+            if partition.store.available and partition.broker is None:
+                partition.start(await partition.open(self._bus.catalogue.incarnation))
+
+    async def restore(self, record: Record) -> Entity:
+        """An entity that the catalogue knows; its partitions come up with their stores."""
+        described = from_dict(record["description"])
+        assert isinstance(described, QueueDescription | TopicDescription)
+        stores = [self._bus.store_for(bytes.fromhex(store_id)) for store_id in record["placement"]]
+        entity = self._make(record["id"], described, stores)
+        entity.next_subscription = record["next_subscription"]
+        await self._restore_subscriptions(entity)
+        return entity
+
+    async def _restore_subscriptions(self, entity: Entity) -> None:
+        prefix = records.SUBSCRIPTION + records.entity_key(entity.id)[-4:]
+        for row in await self._bus.catalogue.rows(prefix):
+            record = decode(row)
+            described = from_dict(record["description"])
+            assert isinstance(described, SubscriptionDescription)
+            subscription = self._add_subscription(entity, record["number"], described)
+            for rule_row in await self._bus.catalogue.rows(records.rules_prefix(entity.id, subscription.number)):
+                order = int.from_bytes(rule_row[0][-8:], "big")
+                rule = from_dict(decode(rule_row))
+                assert isinstance(rule, RuleDescription)
+                self._add_rule(entity, subscription, order, rule)
+
+    async def update(self, asked: EntityDescription, given: Collection[str] | None = None) -> Entity:
+        """Replaces a description; ArgumentError where it changes what cannot change (A5)."""
+        return await self._alone(asked.path, self._update(asked, given))
+
+    async def _update(self, asked: EntityDescription, given: Collection[str] | None) -> Entity:
+        entity = self._namespace.entity(asked.path)
+        now_ms = self._bus.clock.now().wall_ms
+        old = entity.description
+        if isinstance(old, QueueDescription) and isinstance(asked, QueueDescription):
+            described: EntityDescription = admit_update(
+                old, asked, self._namespace.tier, now_ms, self._new_key, given
+            )
+        elif isinstance(old, TopicDescription) and isinstance(asked, TopicDescription):
+            described = admit_update(old, asked, self._namespace.tier, now_ms, self._new_key, given)
+        else:
+            raise ArgumentError(f"'{asked.path}' is not of the kind that the request describes.")
+        if isinstance(described, QueueDescription):
+            self._check_forward(described)
+        self._check_healthy(entity)
+        await self._write_entity(entity, described)
+        entity.description = described
+        apply_entity(entity.settings, described)
+        entity.changed()
+        return entity
+
+    def _check_healthy(self, entity: Entity) -> None:
+        missing = entity.missing_partitions()
+        if missing:
+            raise ServerBusy(
+                f"'{entity.name}' cannot be changed while its partitions {missing} are not available. Try again."
+            )
+
+    async def _write_entity(self, entity: Entity, described: EntityDescription) -> None:
+        await self._bus.catalogue.write(self._entity_changes(entity, described))
+
+    def _entity_changes(self, entity: Entity, described: EntityDescription) -> Changes:
+        record: Record = {
+            "id": entity.id,
+            "namespace": self._namespace.name,
+            "description": to_dict(described),
+            "placement": [partition.store.store_id.hex() for partition in entity.partitions],
+            "next_subscription": entity.next_subscription,
+        }
+        return Changes().put(records.entity_key(entity.id), record)
+
+    async def delete(self, path: str) -> None:
+        """Deletes a queue or a topic with its subscriptions."""
+        await self._alone(path, self._delete(path))
+
+    async def _delete(self, path: str) -> None:
+        entity = self._namespace.entity(path)
+        self._check_healthy(entity)
+        suffix = records.entity_key(entity.id)[-4:]
+        changes = Changes().delete(records.entity_key(entity.id))
+        changes.delete_prefix(records.SUBSCRIPTION + suffix).delete_prefix(records.RULE + suffix)
+        placement = [partition.store.store_id.hex() for partition in entity.partitions]
+        record: Record = {"entity": entity.id, "subscription": 0, "placement": placement}
+        key = remains_key(entity.id, 0)
+        await self._bus.catalogue.write(changes.put(key, record))
+        entity.deleted = True
+        del self._namespace.entities[fold(path)]
+        del self._bus.entities[entity.id]
+        for partition in entity.partitions:
+            partition.retire()
+        entity.changed()
+        self._bus.remains.remove(key, record)
+
+    # Subscriptions
+
+    async def create_subscription(
+        self, asked: SubscriptionDescription, rules: list[RuleDescription] | None = None, *, from_file: bool = False
+    ) -> Subscription:
+        """A new subscription with its rules, or with the one that lets everything through."""
+        return await self._alone(asked.topic, self._create_subscription(asked, rules, from_file))
+
+    async def _create_subscription(
+        self, asked: SubscriptionDescription, rules: list[RuleDescription] | None, from_file: bool
+    ) -> Subscription:
+        entity = self.topic(asked.topic)
+        now_ms = self._bus.clock.now().wall_ms
+        described = admit_create(asked, self._namespace.tier, now_ms, self._new_key, from_file=from_file)
+        described = replace(described, topic=entity.name)
+        if fold(described.name) in entity.subscriptions:
+            raise EntityAlreadyExists(
+                f"The messaging entity '{self._namespace.name}:Topic:{entity.name}|{described.name}' already exists."
+            )
+        if len(entity.subscriptions) >= SUBSCRIPTIONS_PER_TOPIC:
+            raise QuotaExceeded(f"A topic may have {SUBSCRIPTIONS_PER_TOPIC} subscriptions.")
+        self._check_forward(described)
+        self._check_healthy(entity)
+        chosen = [replace(rule, created_at_ms=now_ms) for rule in (rules or [DEFAULT_RULE])]
+        for rule in chosen:
+            validate_rule(rule)
+            compile_rule(rule)
+        number = entity.next_subscription
+        entity.next_subscription += 1
+        changes = self._entity_changes(entity, entity.description)
+        changes.put(
+            records.subscription_key(entity.id, number), {"number": number, "description": to_dict(described)}
+        )
+        for order, rule in enumerate(chosen, 1):
+            changes.put(records.rule_key(entity.id, number, order), to_dict(rule))
+        await self._bus.catalogue.write(changes)
+        subscription = self._add_subscription(entity, number, described)
+        for order, rule in enumerate(chosen, 1):
+            self._add_rule(entity, subscription, order, rule)
+        return subscription
+
+    def _add_subscription(self, entity: Entity, number: int, described: SubscriptionDescription) -> Subscription:
+        settings = LogSettings(number, f"{entity.name}/Subscriptions/{described.name}")
+        apply_subscription(settings, described)
+        entity.settings.subscriptions[number] = settings
+        subscription = Subscription(number, described, settings)
+        entity.subscriptions[fold(described.name)] = subscription
+        return subscription
+
+    def topic(self, path: str) -> Entity:
+        entity = self._namespace.entity(path)
+        if not entity.is_topic:
+            raise EntityNotFound(f"The topic '{path}' could not be found: there is a queue with that name.")
+        return entity
+
+    async def update_subscription(
+        self, asked: SubscriptionDescription, given: Collection[str] | None = None
+    ) -> Subscription:
+        return await self._alone(asked.topic, self._update_subscription(asked, given))
+
+    async def _update_subscription(
+        self, asked: SubscriptionDescription, given: Collection[str] | None
+    ) -> Subscription:
+        entity = self.topic(asked.topic)
+        subscription = entity.subscription(asked.name)
+        now_ms = self._bus.clock.now().wall_ms
+        described = admit_update(subscription.description, asked, self._namespace.tier, now_ms, self._new_key, given)
+        self._check_forward(described)
+        self._check_healthy(entity)
+        record: Record = {"number": subscription.number, "description": to_dict(described)}
+        await self._bus.catalogue.write(
+            Changes().put(records.subscription_key(entity.id, subscription.number), record)
+        )
+        subscription.description = described
+        apply_subscription(subscription.settings, described)
+        entity.changed()
+        return subscription
+
+    async def delete_subscription(self, topic: str, name: str) -> None:
+        await self._alone(topic, self._delete_subscription(topic, name))
+
+    async def _delete_subscription(self, topic: str, name: str) -> None:
+        entity = self.topic(topic)
+        subscription = entity.subscription(name)
+        self._check_healthy(entity)
+        number = subscription.number
+        key = remains_key(entity.id, number)
+        record: Record = {"entity": entity.id, "subscription": number, "placement": []}
+        changes = Changes().delete(records.subscription_key(entity.id, number))
+        changes.delete_prefix(records.rules_prefix(entity.id, number)).put(key, record)
+        await self._bus.catalogue.write(changes)
+        del entity.subscriptions[fold(name)]
+        entity.settings.subscriptions.pop(number)
+        entity.settings.rules.remove_subscription(number)
+        entity.forget_sources(number)
+        for partition in entity.partitions:
+            if partition.broker is not None:
+                purging.forget_subscription(partition.broker, number)
+        subscription.deleted = True
+        entity.changed()
+        self._bus.remains.remove(key, record)
+
+    # Rules
+
+    async def create_rule(self, topic: str, name: str, rule: RuleDescription) -> RuleDescription:
+        return await self._alone(topic, self._create_rule(topic, name, rule))
+
+    async def _create_rule(self, topic: str, name: str, rule: RuleDescription) -> RuleDescription:
+        entity = self.topic(topic)
+        subscription = entity.subscription(name)
+        validate_rule(rule)
+        if fold(rule.name) in subscription.rules:
+            raise EntityAlreadyExists(
+                f"The messaging entity '{self._namespace.name}:Topic:{entity.name}|{name}|{rule.name}' already"
+                " exists."
+            )
+        rule = replace(rule, created_at_ms=self._bus.clock.now().wall_ms)
+        compile_rule(rule)
+        self._check_healthy(entity)
+        order = subscription.next_rule
+        key = records.rule_key(entity.id, subscription.number, order)
+        self._add_rule(entity, subscription, order, rule)
+        try:
+            await self._bus.catalogue.write(Changes().put(key, to_dict(rule)))
+        except ServerBusy:
+            self._remove_rule(entity, subscription, rule.name)
+            raise
+        return rule
+
+    def _add_rule(self, entity: Entity, subscription: Subscription, order: int, rule: RuleDescription) -> None:
+        entity.settings.rules.add(subscription.number, compile_rule(rule))
+        subscription.rules[fold(rule.name)] = (order, rule)
+        subscription.next_rule = max(subscription.next_rule, order + 1)
+
+    def _remove_rule(self, entity: Entity, subscription: Subscription, name: str) -> None:
+        _, rule = subscription.rules.pop(fold(name))
+        entity.settings.rules.remove(subscription.number, rule.name)
+
+    async def update_rule(self, topic: str, name: str, rule: RuleDescription) -> RuleDescription:
+        return await self._alone(topic, self._update_rule(topic, name, rule))
+
+    async def _update_rule(self, topic: str, name: str, rule: RuleDescription) -> RuleDescription:
+        entity = self.topic(topic)
+        subscription = entity.subscription(name)
+        order, old = self.rule(subscription, rule.name)
+        validate_rule(rule)
+        rule = replace(rule, name=old.name, created_at_ms=old.created_at_ms)
+        compiled = compile_rule(rule)
+        self._check_healthy(entity)
+        key = records.rule_key(entity.id, subscription.number, order)
+        await self._bus.catalogue.write(Changes().put(key, to_dict(rule)))
+        entity.settings.rules.replace(subscription.number, compiled)
+        subscription.rules[fold(old.name)] = (order, rule)
+        return rule
+
+    async def delete_rule(self, topic: str, name: str, rule: str) -> None:
+        await self._alone(topic, self._delete_rule(topic, name, rule))
+
+    async def _delete_rule(self, topic: str, name: str, rule: str) -> None:
+        entity = self.topic(topic)
+        subscription = entity.subscription(name)
+        order, _ = self.rule(subscription, rule)
+        self._check_healthy(entity)
+        await self._bus.catalogue.write(Changes().delete(records.rule_key(entity.id, subscription.number, order)))
+        self._remove_rule(entity, subscription, rule)
+
+    def rule(self, subscription: Subscription, name: str) -> tuple[int, RuleDescription]:
+        found = subscription.rules.get(fold(name))
+        if found is None:
+            described = subscription.description
+            raise EntityNotFound(
+                f"The messaging entity '{self._namespace.name}:Topic:{described.topic}|{described.name}|{name}'"
+                " could not be found."
+            )
+        return found
+
+    async def _alone(self, path: str, work: Coroutine[Any, Any, _T]) -> _T:
+        """Runs one operation on an entity at a time; a second one meanwhile is refused."""
+        folded = fold(path)
+        if folded in self._busy:
+            work.close()
+            raise OperationConflict(f"SubCode=40901. Another conflicting operation is in progress on '{path}'.")
+        self._busy[folded] = None
+        try:
+            return await work
+        finally:
+            del self._busy[folded]
+
+
+def _own_path(described: QueueDescription | SubscriptionDescription) -> str:
+    return described.path if isinstance(described, QueueDescription) else ""

@@ -1,0 +1,137 @@
+"""One namespace: its entities by name, and what clients can do with them.
+
+Everything a gateway asks for goes through here. Nothing outside this room may assume that a partition's broker
+is in this process: callers see entities, sources, deliveries and promises.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from polybus.errors import EntityNotFound, MessageLockLost, PartitionUnavailable
+from polybus.message.message import Message
+from polybus.namespace.entity import Entity
+from polybus.namespace.forwarder import Forwarder
+from polybus.namespace.management import Management
+from polybus.namespace.names import Address, fold
+from polybus.namespace.promise import spawn
+from polybus.namespace.routing import key_of, partition_for
+from polybus.namespace.sender import Sender
+from polybus.namespace.source import Delivery
+from polybus.namespace.tiers import Tier
+from polybus.namespace.timespan import INFINITE_MS
+from polybus.namespace.transaction import Transactions
+from polybus.partition.broker import Broker, read_token
+from polybus.partition.output import Reply
+
+if TYPE_CHECKING:
+    from polybus.namespace.bus import Bus
+
+
+class Namespace:
+    def __init__(self, name: str, bus: Bus) -> None:
+        self.name = name
+        self.bus = bus
+        self.entities: dict[str, Entity] = {}
+        self.created_ms = bus.clock.now().wall_ms
+        self.sender = Sender(bus)
+        self.forwarder = Forwarder(bus, bus.loop, bus.clock)
+        self.transactions = Transactions(bus.loop, bus.clock)
+        self.management = Management(self, bus.new_key)
+
+    @property
+    def tier(self) -> Tier:
+        return self.bus.tier
+
+    # Finding
+
+    def find(self, path: str) -> Entity | None:
+        return self.entities.get(fold(path))
+
+    def entity(self, path: str) -> Entity:
+        found = self.find(path)
+        if found is None:
+            raise EntityNotFound(f"The messaging entity 'sb://{self.name}/{path}' could not be found.")
+        return found
+
+    def addressed(self, address: Address) -> Entity:
+        """The entity of an address; EntityNotFound where it, or its subscription, does not exist."""
+        entity = self.entity(address.entity)
+        if address.subscription is not None:
+            entity.subscription(address.subscription)
+        return entity
+
+    # Sending
+
+    def max_message_bytes(self, entity: Entity) -> int:
+        return self.tier.message_bytes(entity.description)
+
+    def send(self, entity: Entity, messages: list[Message], reply: Reply, context: object) -> None:
+        """Stores messages, all or none; calls reply(context, sequence numbers, error) after the commit.
+
+        Raises BusError where they are refused at once.
+        """
+        self.sender.send(entity, messages, self.max_message_bytes(entity), reply, context)
+
+    # Forwarding: the brokers' router
+
+    def route(self, destination: str, message: Message, session_id: str | None) -> tuple[int, int]:
+        """The partition that takes a forwarded message: by the destination's own rules (E2)."""
+        entity = self.entity(destination)
+        if not entity.partitioned:
+            return entity.id, 0
+        key = session_id if session_id is not None else key_of(message, entity.detects_duplicates)
+        if key is not None:
+            return entity.id, partition_for(key, len(entity.partitions))
+        for _ in entity.partitions:
+            index = entity.turn
+            entity.turn = (index + 1) % len(entity.partitions)
+            if entity.partitions[index].available:
+                return entity.id, index
+        return entity.id, entity.turn
+
+    def outbox_grew(self, broker: Broker) -> None:
+        self.forwarder.outbox_grew(broker)
+
+    # Settling by token
+
+    def delivery_of(self, entity: Entity, log_id: int, token: bytes) -> Delivery:
+        """The delivery that a lock token names, whichever link it went out on."""
+        entity_id, index, incarnation, lock = read_token(token)
+        if entity_id != entity.id or index >= len(entity.partitions):
+            raise MessageLockLost("The lock supplied is invalid: it is not a lock of this entity.")
+        partition = entity.partitions[index]
+        broker = partition.require()
+        entry = broker.locks.get(lock)
+        if broker.incarnation != incarnation or entry is None or entry.log.id != log_id:
+            raise MessageLockLost(
+                "The lock supplied is invalid. Either the lock expired, or the message has already been removed"
+                " from the queue, or was received by a different receiver instance."
+            )
+        return Delivery(partition, entry.log, entry, lock)
+
+    # Idle entities
+
+    def delete_idle(self) -> None:
+        """Deletes entities and subscriptions that nobody has used for as long as they say."""
+        now_ms = self.bus.clock.now().wall_ms
+        for entity in list(self.entities.values()):
+            idle_ms = entity.description.auto_delete_on_idle_ms
+            if idle_ms < INFINITE_MS and entity.idle_since_ms() + idle_ms <= now_ms and not entity.receivers:
+                spawn(self.management.delete(entity.name)).then(lambda promise: _tolerate(promise.result))
+                continue
+            for subscription in list(entity.subscriptions.values()):
+                described = subscription.description
+                since_ms = max(subscription.accessed_ms, described.updated_at_ms)
+                if described.auto_delete_on_idle_ms + since_ms <= now_ms and not subscription.receivers:
+                    work = self.management.delete_subscription(entity.name, described.name)
+                    spawn(work).then(lambda promise: _tolerate(promise.result))
+
+
+def _tolerate(result: object) -> None:
+    """Deleting an idle entity can wait for the next look when a store is down."""
+    assert callable(result)
+    try:
+        result()
+    except (PartitionUnavailable, EntityNotFound):
+        return

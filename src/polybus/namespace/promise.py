@@ -1,0 +1,111 @@
+"""A value that will be there later, and coroutines that wait for it, on any loop.
+
+The namespace runs on asyncio's loop and on the simulator's alike, so it has no futures or tasks of either. A
+promise calls whoever waits as soon as it is settled; a coroutine driven by `spawn` may await promises only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator
+from typing import Any, Generic, Protocol, TypeVar
+
+from polybus.errors import BugError
+
+T = TypeVar("T")
+Waiter = Callable[["Promise[T]"], None]
+
+
+class Handle(Protocol):
+    def cancel(self) -> None: ...
+
+
+class Loop(Protocol):
+    """What of an event loop the namespace uses."""
+
+    def call_soon(self, callback: Callable[..., object], *args: object) -> object: ...
+
+    def call_later(self, delay: float, callback: Callable[..., object], *args: object) -> Handle: ...
+
+
+class Promise(Generic[T]):
+    __slots__ = ("_error", "_settled", "_value", "_waiters")
+
+    def __init__(self) -> None:
+        self._settled = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+        self._waiters: list[Waiter[T]] = []
+
+    @property
+    def settled(self) -> bool:
+        return self._settled
+
+    def resolve(self, value: T) -> None:
+        self._settle(value, None)
+
+    def reject(self, error: BaseException) -> None:
+        self._settle(None, error)
+
+    def _settle(self, value: T | None, error: BaseException | None) -> None:
+        if self._settled:
+            raise BugError("a promise was settled twice")
+        self._settled = True
+        self._value = value
+        self._error = error
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            waiter(self)
+
+    def then(self, waiter: Waiter[T]) -> None:
+        """Calls the waiter when the promise is settled; at once where it is already."""
+        if self._settled:
+            waiter(self)
+        else:
+            self._waiters.append(waiter)
+
+    def result(self) -> T:
+        if not self._settled:
+            raise BugError("a promise was read before it was settled")
+        if self._error is not None:
+            raise self._error
+        return self._value  # type: ignore[return-value]
+
+    def reply(self, context: object, result: object, error: BaseException | None) -> None:
+        """Settles the promise as a broker's reply; what the reply was about is dropped."""
+        del context
+        if error is None:
+            self.resolve(result)  # type: ignore[arg-type]
+        else:
+            self.reject(error)
+
+    def __await__(self) -> Generator[Promise[T], None, T]:
+        if not self._settled:
+            yield self
+        return self.result()
+
+
+def spawn(coroutine: Coroutine[Any, Any, T]) -> Promise[T]:
+    """Runs a coroutine as far as it goes, and on whenever what it awaits is settled."""
+    promise: Promise[T] = Promise()
+    _advance(coroutine, promise)
+    return promise
+
+
+def _advance(coroutine: Coroutine[Any, Any, T], promise: Promise[T]) -> None:
+    try:
+        awaited = coroutine.send(None)
+    except StopIteration as stop:
+        promise.resolve(stop.value)
+        return
+    except Exception as error:
+        promise.reject(error)
+        return
+    if not isinstance(awaited, Promise):
+        raise BugError("a coroutine of the namespace may only await promises")
+    awaited.then(lambda _: _advance(coroutine, promise))
+
+
+def resolved(value: T) -> Promise[T]:
+    promise: Promise[T] = Promise()
+    promise.resolve(value)
+    return promise

@@ -1,0 +1,146 @@
+"""Sends: the partition is chosen, and a message without a key finds another one when its own fails (B7-B10).
+
+A send that no store has seen is simply sent elsewhere. One whose commit failed is in doubt: the partition that
+takes it over writes, in the same batch, a mark that names what the failed one may hold, and before that one
+serves again its doubtful rows are removed (see `recovery`). So a send in doubt is neither lost nor doubled.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from polybus.amqp.codec import encode
+from polybus.errors import MessageTooLarge, PartitionUnavailable, PolybusError, QuotaExceeded, ServerBusy
+from polybus.message.message import Message
+from polybus.namespace.entity import Entity
+from polybus.namespace.partition_host import PartitionHost
+from polybus.namespace.promise import Promise
+from polybus.namespace.routing import batch_key, key_of, partition_for
+from polybus.namespace.store_host import InDoubt, StoreHost
+from polybus.partition.output import Reply
+from polybus.partition.records import sealed
+
+MARKS = b"K"
+"""Table of marks in every store: the doubtful store's id, then a number of its own."""
+
+
+class Doubts(Protocol):
+    def doubt(self, store: StoreHost) -> Promise[None]:
+        """Writes down that other stores may hold marks about this one."""
+
+
+class _Wandering:
+    """A send that may go to any partition."""
+
+    __slots__ = ("context", "doubtful", "entity", "keys", "messages", "partition", "reply")
+
+    def __init__(self, entity: Entity, messages: list[Message], reply: Reply, context: object) -> None:
+        self.entity = entity
+        self.messages = messages
+        self.reply = reply
+        self.context = context
+        self.partition: PartitionHost | None = None
+        self.keys: list[bytes] = []
+        self.doubtful: list[tuple[StoreHost, list[bytes]]] = []
+
+
+class Sender:
+    def __init__(self, doubts: Doubts) -> None:
+        self._doubts = doubts
+        self._marks = 0
+        self.rerouted = 0
+        self.refused = 0
+
+    def send(self, entity: Entity, messages: list[Message], max_bytes: int, reply: Reply, context: object) -> None:
+        """Stores the messages, all or none; replies after the commit, or raises at once and nothing is stored."""
+        entity.check_sendable()
+        size = 0
+        for message in messages:
+            size += message.size
+        if size > max_bytes:
+            raise MessageTooLarge(
+                f"The received message (size: {size} bytes) exceeds the limit ({max_bytes} bytes) on '{entity.name}'."
+            )
+        if not messages:
+            reply(context, [], None)
+        elif len(entity.partitions) == 1:
+            for message in messages:
+                key_of(message, False)
+            self._send_to(entity.partitions[0], messages, reply, context)
+        else:
+            key = batch_key(messages, entity.detects_duplicates)
+            if key is not None:
+                partition = entity.partitions[partition_for(key, len(entity.partitions))]
+                self._send_to(partition, messages, reply, context)
+            else:
+                self._wander(_Wandering(entity, messages, reply, context))
+
+    def _send_to(self, partition: PartitionHost, messages: list[Message], reply: Reply, context: object) -> None:
+        try:
+            check_open(partition)
+        except ServerBusy:
+            self.refused += 1
+            raise
+        partition.send(messages, reply, context)
+
+    def _wander(self, send: _Wandering) -> None:
+        """Tries the partitions in turn, beginning with the next."""
+        entity = send.entity
+        count = len(entity.partitions)
+        failure: PolybusError | None = None
+        for _ in range(count):
+            partition = entity.partitions[entity.turn]
+            entity.turn = entity.turn + 1 if entity.turn + 1 < count else 0
+            try:
+                check_open(partition)
+                send.partition = partition
+                partition.send(send.messages, self._answered, send, send.keys.extend)
+            except (ServerBusy, QuotaExceeded) as error:
+                self.rerouted += 1
+                failure = error
+                continue
+            self._mark(partition, send)
+            return
+        self.refused += 1
+        raise failure or PartitionUnavailable(f"No partition of '{entity.name}' is available.")
+
+    def _answered(self, context: object, result: object, error: PolybusError | None) -> None:
+        assert isinstance(context, _Wandering)
+        send = context
+        if error is None or not isinstance(error, PartitionUnavailable):
+            send.reply(send.context, result, error)
+            return
+        self.rerouted += 1
+        partition = send.partition
+        if isinstance(error, InDoubt) and partition is not None:
+            send.doubtful.append((partition.store, send.keys))
+            send.keys = []
+            self._doubts.doubt(partition.store).then(lambda promise: self._go_on(send, promise))
+        else:
+            send.keys = []
+            self._go_on(send, None)
+
+    def _go_on(self, send: _Wandering, written: Promise[None] | None) -> None:
+        try:
+            if written is not None:
+                written.result()
+            self._wander(send)
+        except PolybusError as error:
+            send.reply(send.context, None, error)
+
+    def _mark(self, partition: PartitionHost, send: _Wandering) -> None:
+        """Names what the failed partitions may hold, in the very batch that holds the message now."""
+        for store, keys in send.doubtful:
+            self._marks += 1
+            unique = partition.require().token(self._marks)
+            partition.require().out().put(MARKS + store.store_id + unique, sealed(encode(list(keys))))
+
+
+def check_open(partition: PartitionHost) -> None:
+    """Refuses a send that the partition's store cannot take now."""
+    partition.require()
+    store = partition.store
+    if store.full:
+        raise QuotaExceeded("A messaging store has less free space than its reserve; nothing can be sent to it.")
+    if store.overloaded:
+        raise ServerBusy("Too much waits for a messaging store; try again.")

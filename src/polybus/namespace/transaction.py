@@ -1,0 +1,197 @@
+"""Transactions: work that is done at one partition in one batch, or not at all (D1-D6).
+
+The first operation decides the partition. Sends to other entities travel through that partition's outbox, in the
+same batch; settlements elsewhere are refused. Until the commit everything is memory, so a crash rolls back.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from polybus.clock import Clock
+from polybus.errors import InvalidOperation, PolybusError, QuotaExceeded, TransactionUnknown
+from polybus.limits import TRANSACTION_MESSAGES, TRANSACTION_MS
+from polybus.message.message import Message
+from polybus.namespace.entity import Entity
+from polybus.namespace.partition_host import PartitionHost, read_rows
+from polybus.namespace.promise import Handle, Loop, Promise
+from polybus.namespace.routing import key_of, partition_for
+from polybus.namespace.source import Delivery
+from polybus.partition import sending, transactions
+
+NO_KEY: Final = (
+    "A message that is sent in a transaction to the partitioned entity '{0}' must have a partition key: a SessionId,"
+    " a PartitionKey, or a MessageId where the entity detects duplicates."
+)
+OTHER_KEY: Final = (
+    "All messages of one transaction to the partitioned entity '{0}' must have the same partition key: '{1}' is not"
+    " '{2}'."
+)
+OTHER_PLACE: Final = (
+    "The transaction works on '{0}' and cannot settle messages of another entity or partition. Use one transaction"
+    " for each."
+)
+NO_SESSION: Final = "A message sent in a transaction to '{0}' must have a SessionId."
+
+_ID: Final = struct.Struct(">QQ")
+
+
+class Transaction:
+    """One open transaction."""
+
+    def __init__(self, txn_id: bytes, clock: Clock) -> None:
+        self.id = txn_id
+        self.work = transactions.Work()
+        self.entity: Entity | None = None
+        self.partition: PartitionHost | None = None
+        self.done = False
+        self.timer: Handle | None = None
+        self._clock = clock
+        self._keys: dict[int, str] = {}
+
+    def send(self, entity: Entity, messages: list[Message], via: Entity | None = None) -> None:
+        """Adds sends to the work; `via` is the entity whose outbox carries them, where it is another one."""
+        self._check_open()
+        entity.check_sendable()
+        if len(self.work.sends) + len(self.work.transfers) + len(messages) > TRANSACTION_MESSAGES:
+            raise QuotaExceeded(f"A transaction cannot have more than {TRANSACTION_MESSAGES} messages.")
+        keys = [self._key(entity, message) for message in messages]
+        home = via or self.entity or entity
+        if self.partition is None and messages:
+            self._settle_at(home, self._home_index(home, entity, messages[0], keys[0]))
+        if self.entity is entity and via is None:
+            self._check_here(entity, keys)
+            self.work.sends += messages
+        else:
+            self.work.transfers += [(entity.name, message) for message in messages]
+
+    def _key(self, entity: Entity, message: Message) -> str | None:
+        key = key_of(message, entity.detects_duplicates)
+        if not entity.partitioned:
+            return key
+        if entity.settings.own.requires_session and message.session_id is None:
+            raise InvalidOperation(NO_SESSION.format(entity.name))
+        if key is None:
+            raise InvalidOperation(NO_KEY.format(entity.name))
+        first = self._keys.setdefault(entity.id, key)
+        if key != first:
+            raise InvalidOperation(OTHER_KEY.format(entity.name, key, first))
+        return key
+
+    def _home_index(self, home: Entity, entity: Entity, message: Message, key: str | None) -> int:
+        if not home.partitioned:
+            return 0
+        chosen = key if home is entity else message.via_partition_key
+        if chosen is None:
+            chosen = key
+        if chosen is None:
+            raise InvalidOperation(NO_KEY.format(home.name))
+        return partition_for(chosen, len(home.partitions))
+
+    def _check_here(self, entity: Entity, keys: list[str | None]) -> None:
+        assert self.partition is not None, "the partition is known after the first operation"
+        for key in keys:
+            if entity.partitioned and partition_for(key or "", len(entity.partitions)) != self.partition.index:
+                raise InvalidOperation(OTHER_PLACE.format(entity.name))
+
+    def settle(
+        self,
+        entity: Entity,
+        delivery: Delivery,
+        outcome: str,
+        reason: str | None = None,
+        description: str | None = None,
+        properties: dict[str, object] | None = None,
+    ) -> None:
+        """Adds a settlement to the work; the message stays locked and nobody else can settle it."""
+        self._check_open()
+        if self.partition is None:
+            self._settle_at(entity, delivery.partition.index)
+        if self.partition is not delivery.partition:
+            assert self.entity is not None
+            raise InvalidOperation(OTHER_PLACE.format(self.entity.name))
+        broker = delivery.partition.require()
+        transactions.hold(
+            broker,
+            self.work,
+            delivery.log,
+            delivery.lock,
+            self._clock.now(),
+            outcome,
+            reason,
+            description,
+            properties,
+        )
+
+    def _settle_at(self, entity: Entity, index: int) -> None:
+        self.entity = entity
+        self.partition = entity.partitions[index]
+
+    def _check_open(self) -> None:
+        if self.done:
+            raise TransactionUnknown("The transaction is unknown: it was completed, rolled back or timed out.")
+
+    async def commit(self) -> None:
+        """Everything happens, or it raises and nothing has."""
+        self._check_open()
+        self.finish()
+        partition = self.partition
+        if partition is None:
+            return
+        try:
+            broker = partition.require()
+            keys = sending.rows_needed(broker, self.work.sends)
+            rows = await partition.run(read_rows(keys)) if keys else None
+            done: Promise[None] = Promise()
+            transactions.commit(partition.require(), self.work, self._clock.now(), rows, done.reply, None)
+        except PolybusError:
+            transactions.roll_back(self.work)
+            raise
+        await done
+
+    def roll_back(self) -> None:
+        """Nothing happens; what was to be settled keeps the rest of its locks."""
+        if not self.done:
+            self.finish()
+            transactions.roll_back(self.work)
+
+    def finish(self) -> None:
+        self.done = True
+        if self.timer is not None:
+            self.timer.cancel()
+
+
+class Transactions:
+    """The open transactions of a namespace."""
+
+    def __init__(self, loop: Loop, clock: Clock) -> None:
+        self._loop = loop
+        self._clock = clock
+        self._open: dict[bytes, Transaction] = {}
+        self._counter = 0
+        self.incarnation = 0
+
+    def declare(self) -> Transaction:
+        self._counter += 1
+        transaction = Transaction(_ID.pack(self.incarnation, self._counter), self._clock)
+        self._open[transaction.id] = transaction
+        transaction.timer = self._loop.call_later(TRANSACTION_MS / 1000, self._timed_out, transaction)
+        return transaction
+
+    def find(self, txn_id: bytes) -> Transaction:
+        transaction = self._open.get(txn_id)
+        if transaction is None or transaction.done:
+            raise TransactionUnknown("The transaction is unknown: it was completed, rolled back or timed out.")
+        return transaction
+
+    async def discharge(self, transaction: Transaction, fail: bool) -> None:
+        self._open.pop(transaction.id, None)
+        if fail:
+            transaction.roll_back()
+        else:
+            await transaction.commit()
+
+    def _timed_out(self, transaction: Transaction) -> None:
+        self._open.pop(transaction.id, None)
+        transaction.roll_back()

@@ -1,0 +1,159 @@
+"""Keeping what was settled for cursors that have not read it, and reading ranges of a log by position.
+
+A cursor is only a floor: what is settled above the lowest one keeps its row and is marked in the settled index;
+moving the floor walks that index. Range reads look at rows and never disturb receivers.
+"""
+
+from __future__ import annotations
+
+from polybus.errors import StoreCorrupt
+from polybus.limits import SWEEP_ROWS
+from polybus.message.message import Message
+from polybus.partition import records
+from polybus.partition.broker import Broker, Steps
+from polybus.partition.log import Log
+from polybus.partition.receiving import rows_of
+from polybus.partition.records import Stored
+from polybus.rows import Get, Scan
+
+
+def keep(broker: Broker, log: Log, sequence: int, message: Message, wall_ms: int) -> None:
+    """A topic's own log holds messages only for its cursors: written as settled from the start."""
+    batch = broker.out(log)
+    log.positions += 1
+    position = log.positions
+    value = records.message_record(sequence, position, wall_ms, 0, 0, 0, 0, message.size, b"", message.raw)
+    batch.put(records.number_key(log.active_prefix, sequence), value)
+    mark = records.settled_mark(position, wall_ms, message.size, 0)
+    batch.put(records.number_key(log.settled_prefix, sequence), mark)
+    log.retained += 1
+    log.retained_bytes += message.size
+
+
+def trim(broker: Broker, log: Log) -> Steps[bool]:
+    """Removes kept rows up to the floor, a bounded number of them; True where more are left."""
+    rows = yield Scan(log.settled_prefix, records.after(log.settled_prefix), SWEEP_ROWS)
+    below: list[tuple[int, records.SettledMark]] = []
+    for key, value in rows_of(rows):
+        mark = records.SettledMark(value)
+        if mark.position > log.floor:
+            break
+        below.append((records.number_of(key), mark))
+    bodies = list(dict.fromkeys(mark.body for _, mark in below if mark.body))
+    if bodies:
+        answer = yield Get(broker.bodies.keys(bodies))
+        broker.bodies.load(bodies, answer)
+    batch = broker.out(log)
+    for rank, mark in below:
+        batch.delete(records.number_key(log.settled_prefix, rank))
+        batch.delete(records.number_key(log.active_prefix, rank))
+        log.retained -= 1
+        log.retained_bytes -= mark.size
+        if mark.body:
+            broker.size -= broker.bodies.release_copy(batch, mark.body)
+    return len(below) == SWEEP_ROWS
+
+
+def oldest_kept_ms(log: Log) -> Steps[int | None]:
+    """When the oldest kept message was settled."""
+    rows = yield Scan(log.settled_prefix, records.after(log.settled_prefix), 1)
+    return records.SettledMark(rows_of(rows)[0][1]).settled_ms if rows else None
+
+
+class RangeRow:
+    """A message of a range read: its record and its bytes, wherever they lay."""
+
+    __slots__ = ("raw", "stored")
+
+    def __init__(self, stored: Stored, raw: bytes) -> None:
+        self.stored = stored
+        self.raw = raw
+
+
+def read_range(
+    broker: Broker, log: Log, first: int, last: int, limit: int, max_bytes: int
+) -> Steps[tuple[list[RangeRow], int]]:
+    """Messages with first <= position <= last, in order, and the position up to which the answer is complete."""
+    last = min(last, log.stable_end)
+    if first > last:
+        return [], last
+    rank = yield from rank_at(broker, log, first)
+    start = records.number_key(log.active_prefix, rank)
+    rows = yield Scan(start, records.after(log.active_prefix), limit, max_bytes)
+    found: list[Stored] = []
+    for _, value in rows_of(rows):
+        stored = Stored(value)
+        if stored.position > last:
+            break
+        if stored.position >= first:
+            found.append(stored)
+    whole = len(rows) < limit and sum(len(value) for _, value in rows_of(rows)) < max_bytes
+    complete_to = last if whole or len(found) < len(rows) else found[-1].position
+    messages = yield from _with_bodies(broker, log, found)
+    return messages, complete_to
+
+
+def rank_at(broker: Broker, log: Log, position: int) -> Steps[int]:
+    """A rank from which a scan meets this position first, or the next one that still exists.
+
+    Between two entries the number grows at least as much as the position, so a guess never goes too far.
+    """
+    if log.by_position:
+        return position
+    rank = broker.number_base + position
+    while True:
+        rows = yield Scan(records.number_key(log.active_prefix, rank), records.after(log.active_prefix), 1)
+        if not rows:
+            return rank
+        key, value = rows_of(rows)[0]
+        found = Stored(value).position
+        if found >= position:
+            return rank
+        rank = records.number_of(key) + (position - found)
+
+
+def earliest(log: Log) -> Steps[int]:
+    """The position of the oldest message that can still be read; one past the end where there is none."""
+    start = log.active_prefix if log.retained or log.sessions is not None else _low_key(log)
+    rows = yield Scan(start, records.after(log.active_prefix), 1)
+    return Stored(rows_of(rows)[0][1]).position if rows else log.stable_end + 1
+
+
+def position_at_time(broker: Broker, log: Log, time_ms: int) -> Steps[int]:
+    """The first position enqueued at or after a time, found by halving; one past the end where there is none."""
+    low, high = (yield from earliest(log)), log.stable_end + 1
+    while low < high:
+        middle = (low + high) // 2
+        rank = yield from rank_at(broker, log, middle)
+        rows = yield Scan(records.number_key(log.active_prefix, rank), records.after(log.active_prefix), 1)
+        if not rows:
+            high = middle
+            continue
+        stored = Stored(rows_of(rows)[0][1])
+        if stored.enqueued_ms >= time_ms:
+            high = middle
+        else:
+            low = max(stored.position, middle) + 1
+    return low
+
+
+def _low_key(log: Log) -> bytes:
+    return records.number_key(log.active_prefix, log.low())
+
+
+def _with_bodies(broker: Broker, log: Log, found: list[Stored]) -> Steps[list[RangeRow]]:
+    numbers = list(dict.fromkeys(stored.body for stored in found if stored.body))
+    bodies: dict[int, bytes] = {}
+    if numbers:
+        answer = yield Get(broker.bodies.keys(numbers)[: len(numbers)])
+        for number, value in zip(numbers, answer, strict=True):
+            if isinstance(value, bytes):
+                bodies[number] = records.unsealed(value, "a body")
+    rows: list[RangeRow] = []
+    for stored in found:
+        if stored.body and stored.body not in bodies:
+            if stored.position > log.floor:
+                raise StoreCorrupt(f"body {stored.body} is missing though a message refers to it")
+            continue  # settled since its row was read, and no cursor keeps it
+        rows.append(RangeRow(stored, bodies[stored.body] if stored.body else stored.raw))
+    return rows

@@ -1,0 +1,83 @@
+"""What a broker's work leaves behind: rows to write, and what may leave only after they are synced.
+
+Brokers of one store share the open `Output`. When its commit has succeeded the shell calls `release`; when it
+has failed the shell throws the brokers' memory away and answers the replies with the error. So nothing that a
+client sees can depend on a row that is not safe.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from polybus.errors import PolybusError
+from polybus.partition.entry import Entry
+from polybus.partition.removing import Removing
+from polybus.rows import Batch
+
+if TYPE_CHECKING:
+    from polybus.partition.broker import Broker
+    from polybus.partition.log import Log
+
+Reply = Callable[[object, object, PolybusError | None], None]
+"""Called as reply(context, result, error), once, after the commit that the result depends on."""
+
+
+class Output(Batch):
+    """One batch with its consequences."""
+
+    __slots__ = ("arrivals", "brokers", "ends", "removed", "replies")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.brokers: list[Broker] = []
+        self.arrivals: list[Entry] = []
+        self.replies: list[tuple[Reply, object, object]] = []
+        self.ends: list[tuple[Log, int]] = []
+        self.removed: list[tuple[Removing, int]] = []
+
+    def seal(self) -> None:
+        """Adds the counters of every broker that wrote something. After this nothing may be added."""
+        for broker in self.brokers:
+            broker.seal(self)
+
+    def release(self) -> None:
+        """The batch is synced: messages become available, positions stable, replies leave."""
+        for log, end in self.ends:
+            log.stable_end = end
+        for removing, number in self.removed:
+            removing.synced(number)
+        if self.arrivals:
+            self._arrive()
+        for reply, context, result in self.replies:
+            reply(context, result, None)
+
+    def _arrive(self) -> None:
+        woken: list[Log] = []
+        for entry in self.arrivals:
+            log = entry.log
+            if log.sessions is not None:
+                log.sessions.arrive(entry)
+            elif entry.rank in log.memory:
+                log.give_back(entry)
+            else:
+                log.arrive(entry)
+            if not woken or woken[-1] is not log:
+                woken.append(log)
+        for log in woken:
+            if log.watcher is not None:
+                log.watcher.available()
+
+    def refuse(self, error: PolybusError) -> None:
+        """The commit failed: everyone who waits hears of it."""
+        for reply, context, _ in self.replies:
+            reply(context, None, error)
+
+
+class Sink(Protocol):
+    """Where brokers write: the open output of their store."""
+
+    batch: Output
+
+    def touch(self) -> None:
+        """Something was added: the batch is to be committed soon."""

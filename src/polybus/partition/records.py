@@ -1,0 +1,259 @@
+"""The stored form of everything a broker keeps: keys and values, their version and their checksums.
+
+A key begins with the entity's id (never given twice, so an entity created again never sees old rows) and the
+partition's index, then a table's letter. Numbers are big-endian, so byte order is number order. A value begins
+with a CRC-32 of the rest and the version of its form; one that does not fit is `StoreCorrupt`, never misread.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+from zlib import crc32
+
+from polybus.errors import StoreCorrupt, StoreVersionMismatch
+
+VERSION: Final = 1
+
+# Tables of one partition.
+META: Final = b"!"  # the broker's counters
+LOG_META: Final = b"L"  # log -> its counters
+ACTIVE: Final = b"M"  # log, rank -> message
+DEFERRED: Final = b"D"  # log, sequence -> message
+NUMBERS: Final = b"X"  # log, sequence -> rank, where the rank is not the sequence
+SCHEDULED: Final = b"S"  # sequence -> message
+DUE: Final = b"T"  # due time, sequence
+EXPIRY: Final = b"E"  # expiry time, log, sequence
+DUPLICATE_IDS: Final = b"U"  # message id -> time
+DUPLICATE_TIMES: Final = b"V"  # time, message id
+SESSION_MESSAGES: Final = b"Q"  # log, session, sequence
+SESSION_STATE: Final = b"N"  # log, session -> state
+BODIES: Final = b"B"  # body -> bytes
+BODY_COUNTS: Final = b"C"  # body -> how many copies refer to it
+SETTLED: Final = b"Z"  # log, rank: settled, but kept for a cursor
+OUTBOX: Final = b"F"  # destination, number -> message on its way there
+INBOX: Final = b"R"  # source -> the last number taken over from it
+STAGED: Final = b"G"  # stage, number -> message not yet published
+STAGES: Final = b"H"  # stage -> what is known of it
+EVENTS: Final = b"A"  # log, position -> event
+
+_PREFIX: Final = struct.Struct(">cIH")
+_LOG: Final = struct.Struct(">I")
+_NUMBER: Final = struct.Struct(">Q")
+_LOG_NUMBER: Final = struct.Struct(">IQ")
+_TIME_NUMBER: Final = struct.Struct(">QQ")
+_TIME_LOG_NUMBER: Final = struct.Struct(">QIQ")
+_LENGTH: Final = struct.Struct(">H")
+_DESTINATION: Final = struct.Struct(">IHQ")
+_SOURCE: Final = struct.Struct(">IH")
+_SETTLED: Final = struct.Struct(">QQIQ")
+_CRC: Final = struct.Struct(">I")
+_HEAD: Final = struct.Struct(">BBQQqqIQQQI")
+_BROKER: Final = struct.Struct(">BQQQQQQQQQ")
+_LOG_STATE: Final = struct.Struct(">BQQQQQQQQQQ")
+
+HEAD_BYTES: Final = _CRC.size + _HEAD.size
+
+
+def partition_prefix(entity_id: int, index: int) -> bytes:
+    return _PREFIX.pack(b"P", entity_id, index)
+
+
+def after(prefix: bytes) -> bytes:
+    """The smallest key that is greater than every key with this prefix."""
+    number = int.from_bytes(prefix, "big") + 1
+    return number.to_bytes(len(prefix), "big")
+
+
+def number_key(prefix: bytes, number: int) -> bytes:
+    return prefix + _NUMBER.pack(number)
+
+
+def number_of(key: bytes) -> int:
+    """The number in the last eight bytes of a key."""
+    return int(_NUMBER.unpack_from(key, len(key) - 8)[0])
+
+
+def log_prefix(prefix: bytes, table: bytes, log: int) -> bytes:
+    return prefix + table + _LOG.pack(log)
+
+
+def due_key(prefix: bytes, due_ms: int, sequence: int) -> bytes:
+    return prefix + DUE + _TIME_NUMBER.pack(due_ms, sequence)
+
+
+def due_of(key: bytes) -> tuple[int, int]:
+    due_ms, sequence = _TIME_NUMBER.unpack_from(key, len(key) - 16)
+    return due_ms, sequence
+
+
+def expiry_key(prefix: bytes, expires_ms: int, log: int, sequence: int) -> bytes:
+    return prefix + EXPIRY + _TIME_LOG_NUMBER.pack(expires_ms, log, sequence)
+
+
+def expiry_of(key: bytes) -> tuple[int, int, int]:
+    expires_ms, log, sequence = _TIME_LOG_NUMBER.unpack_from(key, len(key) - 20)
+    return expires_ms, log, sequence
+
+
+def session_prefix(log_part: bytes, session: str) -> bytes:
+    """The length comes first, so that no session's rows lie among another's."""
+    text = session.encode()
+    return log_part + _LENGTH.pack(len(text)) + text
+
+
+def session_of(key: bytes, log_part: bytes) -> str:
+    at = len(log_part)
+    length = _LENGTH.unpack_from(key, at)[0]
+    return key[at + 2 : at + 2 + length].decode()
+
+
+def outbox_key(prefix: bytes, entity: int, index: int, number: int) -> bytes:
+    return prefix + OUTBOX + _DESTINATION.pack(entity, index, number)
+
+
+def outbox_of(key: bytes) -> tuple[int, int, int]:
+    entity, index, number = _DESTINATION.unpack_from(key, len(key) - _DESTINATION.size)
+    return entity, index, number
+
+
+def inbox_key(prefix: bytes, entity: int, index: int) -> bytes:
+    return prefix + INBOX + _SOURCE.pack(entity, index)
+
+
+def inbox_of(key: bytes) -> tuple[int, int]:
+    entity, index = _SOURCE.unpack_from(key, len(key) - _SOURCE.size)
+    return entity, index
+
+
+def sealed_number(number: int) -> bytes:
+    return sealed(_NUMBER.pack(number))
+
+
+def unsealed_number(value: bytes, what: str) -> int:
+    return int(_NUMBER.unpack(unsealed(value, what))[0])
+
+
+def sealed(payload: bytes) -> bytes:
+    """A value with its checksum in front."""
+    return _CRC.pack(crc32(payload)) + payload
+
+
+def unsealed(value: bytes, what: str) -> bytes:
+    if len(value) < 4 or _CRC.unpack_from(value)[0] != crc32(value[4:]):
+        raise StoreCorrupt(f"the checksum of {what} is wrong")
+    return value[4:]
+
+
+class Stored:
+    """A message's record, taken apart."""
+
+    __slots__ = (
+        "body",
+        "delivery_count",
+        "enqueued_ms",
+        "expires_ms",
+        "flags",
+        "original",
+        "overlay",
+        "position",
+        "raw",
+        "sequence",
+        "size",
+    )
+
+    def __init__(self, value: bytes) -> None:
+        if len(value) < HEAD_BYTES:
+            raise StoreCorrupt("a message record is too short")
+        if _CRC.unpack_from(value)[0] != crc32(memoryview(value)[4:]):
+            raise StoreCorrupt("the checksum of a message record is wrong")
+        (
+            version,
+            self.flags,
+            self.sequence,
+            self.position,
+            self.enqueued_ms,
+            self.expires_ms,
+            self.delivery_count,
+            self.original,
+            self.body,
+            self.size,
+            overlay,
+        ) = _HEAD.unpack_from(value, 4)
+        check_version(version)
+        self.overlay = value[HEAD_BYTES : HEAD_BYTES + overlay]
+        self.raw = value[HEAD_BYTES + overlay :]
+
+
+def message_record(
+    sequence: int,
+    position: int,
+    enqueued_ms: int,
+    expires_ms: int,
+    delivery_count: int,
+    original: int,
+    body: int,
+    size: int,
+    overlay: bytes,
+    raw: bytes,
+) -> bytes:
+    """A message's value; `raw` is empty where `body` names a body record."""
+    head = _HEAD.pack(
+        VERSION,
+        0,
+        sequence,
+        position,
+        enqueued_ms,
+        expires_ms,
+        delivery_count,
+        original,
+        body,
+        size,
+        len(overlay),
+    )
+    check = crc32(raw, crc32(overlay, crc32(head)) if overlay else crc32(head))
+    return b"".join((_CRC.pack(check), head, overlay, raw))
+
+
+def check_version(version: int) -> None:
+    if version != VERSION:
+        raise StoreVersionMismatch(
+            f"a record has form {version}; this version of Polybus reads form {VERSION}"
+        )
+
+
+class SettledMark:
+    """What the settled index says of a message that is kept for a cursor."""
+
+    __slots__ = ("body", "position", "settled_ms", "size")
+
+    def __init__(self, value: bytes) -> None:
+        self.position, self.settled_ms, self.size, self.body = _SETTLED.unpack(
+            unsealed(value, "a mark in the settled index")
+        )
+
+
+def settled_mark(position: int, settled_ms: int, size: int, body: int) -> bytes:
+    return sealed(_SETTLED.pack(position, settled_ms, size, body))
+
+
+def broker_record(numbers: list[int]) -> bytes:
+    return sealed(_BROKER.pack(VERSION, *numbers))
+
+
+def broker_numbers(value: bytes) -> list[int]:
+    payload = unsealed(value, "a partition's counters")
+    version, *numbers = _BROKER.unpack(payload)
+    check_version(version)
+    return numbers
+
+
+def log_record(numbers: list[int]) -> bytes:
+    return sealed(_LOG_STATE.pack(VERSION, *numbers))
+
+
+def log_numbers(value: bytes) -> list[int]:
+    payload = unsealed(value, "a log's counters")
+    version, *numbers = _LOG_STATE.unpack(payload)
+    check_version(version)
+    return numbers

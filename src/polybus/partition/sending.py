@@ -1,0 +1,217 @@
+"""Messages come in: duplicates are dropped, numbers given, a topic's rules decide the copies."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from polybus.clock import Now
+from polybus.errors import InvalidOperation, QuotaExceeded
+from polybus.limits import SEPARATE_BODY_BYTES, SHARED_BODY_BYTES
+from polybus.message.message import Message
+from polybus.message.overlay import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, RULE_NAME, Overlay
+from polybus.message.rendering import Marks
+from polybus.message.view import View
+from polybus.partition import cursors, events, records, transfers
+from polybus.partition.broker import Broker
+from polybus.partition.entry import Entry
+from polybus.partition.log import DEAD_LETTER, KINDS, MAIN, Log
+from polybus.partition.output import Reply
+from polybus.partition.rule_changes import lay_over
+from polybus.partition.storing import enter, expiry_of, note
+
+SESSION_MISSING: Final = (
+    "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that have session"
+    " support enabled can only receive messages that have the SessionId set to a valid value."
+)
+
+SESSION_NULL: Final = "Session enabled entity doesn't allow a message whose session identifier is null."
+
+
+def rows_needed(broker: Broker, messages: list[Message]) -> list[bytes]:
+    """Keys of the rows that `send` must be given: message ids that memory cannot vouch for."""
+    if not broker.settings.duplicate_window_ms or broker.duplicates.whole:
+        return []
+    history = broker.duplicates
+    return [
+        history.id_key(message.message_id)
+        for message in messages
+        if message.message_id is not None and history.must_read(message.message_id)
+    ]
+
+
+def check(broker: Broker, messages: list[Message]) -> None:
+    """Refuses what may not be stored; nothing has been changed when it raises."""
+    size = 0
+    needs_session = broker.settings.own.requires_session
+    for message in messages:
+        if needs_session and message.session_id is None:
+            raise InvalidOperation(SESSION_MISSING)
+        size += message.size
+    check_size(broker, size)
+
+
+def check_size(broker: Broker, size: int) -> None:
+    if broker.size + size > broker.settings.max_bytes:
+        raise QuotaExceeded(
+            f"The maximum entity size has been reached or exceeded for '{broker.settings.name}':"
+            f" {broker.settings.max_bytes} bytes in each partition."
+        )
+
+
+def send(
+    broker: Broker,
+    now: Now,
+    messages: list[Message],
+    rows: dict[bytes, object] | None,
+    reply: Reply | None,
+    context: object,
+) -> list[bytes]:
+    """Stores the messages, all or none; replies with their sequence numbers after the commit.
+
+    Gives the keys of the rows that hold them, by which a send in doubt can be undone.
+    """
+    check(broker, messages)
+    wall_ms = broker.wall(now)
+    broker.accessed_ms = wall_ms
+    keys: list[bytes] = []
+    numbers: list[int] = []
+    for message in messages:
+        if not is_duplicate(broker, message, wall_ms, rows):
+            numbers.append(accept(broker, message, wall_ms, keys))
+        else:
+            numbers.append(0)
+    if reply is not None:
+        broker.out().replies.append((reply, context, numbers))
+    return keys
+
+
+def is_duplicate(broker: Broker, message: Message, wall_ms: int, rows: dict[bytes, object] | None) -> bool:
+    """Whether the id was accepted within the window; a new id is noted in the same batch."""
+    window_ms = broker.settings.duplicate_window_ms
+    message_id = message.message_id
+    if not window_ms or message_id is None:
+        return False
+    history = broker.duplicates
+    row = rows.get(history.id_key(message_id)) if rows else None
+    seen_ms = history.seen_at(message_id, row)
+    if seen_ms is not None and wall_ms - seen_ms < window_ms:
+        return True
+    history.add(broker.out(), message_id, wall_ms, seen_ms)
+    return False
+
+
+def accept(
+    broker: Broker,
+    message: Message,
+    wall_ms: int,
+    keys: list[bytes],
+    original: int = 0,
+    overlay: Overlay | None = None,
+) -> int:
+    """Gives the message its number and its place: scheduled, in the queue, or in the subscriptions."""
+    if message.scheduled_ms > wall_ms and original == 0:
+        return _schedule(broker, message, keys)
+    log = broker.logs[MAIN]
+    sequence = broker.next_sequence(log)
+    if broker.settings.topic:
+        _publish(broker, log, message, sequence, original or sequence, wall_ms, overlay, keys)
+    else:
+        entry = Entry(log, sequence, message, wall_ms, 0, original, overlay, message.size)
+        place(broker, log, entry, wall_ms, keys)
+    return sequence
+
+
+def place(broker: Broker, log: Log, entry: Entry, wall_ms: int, keys: list[bytes], shared: int = 0) -> None:
+    """Puts an entry into a main log, or on its way where the log forwards."""
+    message = entry.loaded()
+    entry.expires_ms = expiry_of(broker, log, message, entry.overlay, wall_ms)
+    if log.settings.forward_to is not None:
+        transfers.forward(broker, log, entry, log.settings.forward_to)
+        return
+    if shared:
+        broker.bodies.attach(entry, shared)
+    elif entry.size >= SEPARATE_BODY_BYTES:
+        broker.bodies.attach(entry, broker.bodies.add(broker.out(log), message, 1))
+        broker.size += entry.size
+    keys.append(enter(broker, log, entry))
+    note(broker, entry, events.ENQUEUED)
+
+
+def _schedule(broker: Broker, message: Message, keys: list[bytes]) -> int:
+    log = broker.logs[MAIN]
+    sequence = broker.next_sequence(log)
+    batch = broker.out(log)
+    key = records.number_key(broker.prefix + records.SCHEDULED, sequence)
+    due_ms = message.scheduled_ms
+    value = records.message_record(
+        sequence, 0, broker.wall_ms, due_ms, 0, 0, 0, message.size, b"", message.raw
+    )
+    batch.put(key, value)
+    batch.put(records.due_key(broker.prefix, due_ms, sequence), b"")
+    broker.scheduled += 1
+    broker.scheduled_bytes += message.size
+    broker.size += message.size
+    broker.due_ms = min(broker.due_ms, due_ms)
+    broker.due_low = min(broker.due_low, due_ms)
+    keys.append(key)
+    return sequence
+
+
+def _publish(
+    broker: Broker,
+    topic_log: Log,
+    message: Message,
+    sequence: int,
+    original: int,
+    wall_ms: int,
+    overlay: Overlay | None,
+    keys: list[bytes],
+) -> None:
+    """One copy for each subscription whose rules want the message; none is no error."""
+    marks = Marks(sequence, wall_ms, original, 0, 0, 0, overlay)
+    entries: list[Entry] = []
+    for copy in broker.settings.rules.match(View(message, marks), broker.new_id):
+        settings = broker.settings.subscriptions.get(copy.subscription)
+        if settings is None or (copy.error is not None and not settings.dead_letter_filter_errors):
+            continue
+        log = broker.log(copy.subscription * KINDS + (MAIN if copy.error is None else DEAD_LETTER))
+        own = overlay
+        if copy.changes or copy.rule_name is not None or copy.error is not None:
+            own = Overlay() if overlay is None else overlay.copy()
+            if copy.rule_name is not None:
+                own.application[RULE_NAME] = copy.rule_name
+            lay_over(own, copy.changes)
+        number = broker.next_sequence(broker.log(copy.subscription * KINDS))
+        entry = Entry(log, number, message, wall_ms, 0, original, own, message.size)
+        if copy.error is not None:
+            mark_dead(entry, copy.error.reason, str(copy.error), settings.source)
+        elif settings.requires_session and entry.session_id() is None:
+            mark_dead(entry, "Session ID is null.", SESSION_NULL, settings.source)
+            entry.log = broker.log(copy.subscription * KINDS + DEAD_LETTER)
+        entries.append(entry)
+    shared = 0
+    staying = sum(1 for entry in entries if entry.log.kind != MAIN or entry.log.settings.forward_to is None)
+    if staying > 1 and message.size >= SHARED_BODY_BYTES:
+        shared = broker.bodies.add(broker.out(), message, staying)
+        broker.size += message.size
+    for entry in entries:
+        _place_copy(broker, entry, wall_ms, keys, shared)
+    if broker.settings.keep_topic_log:
+        cursors.keep(broker, topic_log, sequence, message, wall_ms)
+
+
+def mark_dead(entry: Entry, reason: str, description: str, source: str) -> None:
+    overlay = entry.own_overlay()
+    overlay.application[DEAD_LETTER_REASON] = reason
+    overlay.application[DEAD_LETTER_DESCRIPTION] = description
+    overlay.dead_letter_source = source
+
+
+def _place_copy(broker: Broker, entry: Entry, wall_ms: int, keys: list[bytes], shared: int) -> None:
+    log = entry.log
+    if log.kind == MAIN:
+        place(broker, log, entry, wall_ms, keys, shared)
+        return
+    if shared:
+        broker.bodies.attach(entry, shared)
+    keys.append(enter(broker, log, entry))

@@ -1,0 +1,50 @@
+"""What a broker must know of its entity: the parts of the descriptions that decide about messages.
+
+One object is shared by all partitions of an entity; management replaces its fields in place, so a change of a
+lock duration reaches every broker at once.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from polybus.rules.ruleset import TopicRules
+
+INFINITE_MS: Final = 1 << 62
+
+
+class LogSettings:
+    """Settings of a queue, or of one subscription."""
+
+    def __init__(self, number: int, source: str) -> None:
+        self.number = number
+        """0 for a queue and for a topic itself, else the subscription's number."""
+        self.source = source
+        """The name that dead letters carry: `queue`, or `topic/Subscriptions/name`."""
+        self.lock_ms = 60_000
+        self.max_delivery_count = 10
+        self.ttl_ms = INFINITE_MS
+        self.dead_letter_expired = False
+        self.dead_letter_filter_errors = True
+        self.requires_session = False
+        self.forward_to: str | None = None
+        self.forward_dead_letters_to: str | None = None
+
+
+class EntitySettings:
+    """Settings of a queue or topic as a whole."""
+
+    def __init__(self, name: str, partitions: int, topic: bool) -> None:
+        self.name = name
+        self.partitions = partitions
+        self.topic = topic
+        self.own = LogSettings(0, name)
+        self.subscriptions: dict[int, LogSettings] = {}
+        self.rules = TopicRules()
+        self.duplicate_window_ms = 0
+        """0 where duplicates are not detected."""
+        self.max_bytes = 1 << 30
+        """For each partition."""
+        self.keep_topic_log = False
+        """True while a cursor reads the topic itself."""
+        self.events = False

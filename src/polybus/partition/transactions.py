@@ -1,0 +1,121 @@
+"""The work of one transaction at the partition that commits it: sends, settlements and transfers in one batch.
+
+Until the commit the work is only a list; what it settles stays locked and marked. So a crash or a rollback
+leaves nothing, and the commit is one batch that is there wholly or not at all.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from polybus.clock import Now
+from polybus.errors import MessageLockLost, SessionLockLost
+from polybus.message.message import Message
+from polybus.partition import sending, settling, transfers
+from polybus.partition.broker import Broker
+from polybus.partition.entry import Entry
+from polybus.partition.log import Log
+from polybus.partition.output import Reply
+
+COMPLETE: Final = "complete"
+ABANDON: Final = "abandon"
+DEFER: Final = "defer"
+DEAD_LETTER: Final = "dead-letter"
+
+
+class Settlement:
+    """A settlement that waits for its transaction."""
+
+    def __init__(
+        self,
+        entry: Entry,
+        outcome: str,
+        reason: str | None,
+        description: str | None,
+        properties: dict[str, object] | None,
+    ) -> None:
+        self.entry = entry
+        self.lock = entry.lock
+        self.outcome = outcome
+        self.reason = reason
+        self.description = description
+        self.properties = properties
+
+
+class Work:
+    """What a transaction will do at one partition."""
+
+    def __init__(self) -> None:
+        self.sends: list[Message] = []
+        self.settlements: list[Settlement] = []
+        self.transfers: list[tuple[str, Message]] = []
+
+
+def hold(
+    broker: Broker,
+    work: Work,
+    log: Log,
+    lock: int,
+    now: Now,
+    outcome: str,
+    reason: str | None = None,
+    description: str | None = None,
+    properties: dict[str, object] | None = None,
+) -> None:
+    """Adds a settlement to the work; nobody else can settle the message meanwhile."""
+    entry = settling.held(broker, log, lock, now)
+    if outcome == DEAD_LETTER:
+        settling.check_can_die(log)
+    entry.transaction = work
+    work.settlements.append(Settlement(entry, outcome, reason, description, properties))
+
+
+def roll_back(work: Work) -> None:
+    """The messages keep what is left of their locks."""
+    for settlement in work.settlements:
+        if settlement.entry.transaction is work:
+            settlement.entry.transaction = None
+
+
+def commit(
+    broker: Broker, work: Work, now: Now, rows: dict[bytes, object] | None, reply: Reply, context: object
+) -> None:
+    """Does everything in the open output, or raises and has done nothing."""
+    for settlement in work.settlements:
+        _check_lock(broker, settlement, now)
+    sending.check(broker, work.sends)
+    wall_ms = broker.wall(now)
+    for settlement in work.settlements:
+        settlement.entry.transaction = None
+        _settle(broker, settlement, now)
+    for message in work.sends:
+        if not sending.is_duplicate(broker, message, wall_ms, rows):
+            sending.accept(broker, message, wall_ms, [])
+    log = broker.logs[0]
+    for destination, message in work.transfers:
+        entry = Entry(log, broker.next_sequence(log), message, wall_ms, 0, 0, None, message.size)
+        transfers.forward(broker, log, entry, destination)
+    broker.out(log).replies.append((reply, context, None))
+
+
+def _check_lock(broker: Broker, settlement: Settlement, now: Now) -> None:
+    entry = settlement.entry
+    if broker.locks.get(settlement.lock) is not entry or entry.locked_until_ms <= now.mono_ms:
+        if entry.log.sessions is not None:
+            raise SessionLockLost("A session's lock was lost before the transaction was committed.")
+        raise MessageLockLost("The lock of a message was lost before the transaction was committed.")
+
+
+def _settle(broker: Broker, settlement: Settlement, now: Now) -> None:
+    entry = settlement.entry
+    if settlement.outcome == COMPLETE:
+        settling.settle_complete(broker, entry, now)
+    elif settlement.outcome == ABANDON:
+        settling.settle_abandon(broker, entry, now, settlement.properties)
+    elif settlement.outcome == DEFER:
+        settling.settle_defer(broker, entry, now, settlement.properties)
+    else:
+        broker.wall(now)
+        settling.settle_dead_letter(
+            broker, entry, settlement.reason, settlement.description, settlement.properties
+        )

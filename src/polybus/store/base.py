@@ -1,0 +1,56 @@
+"""The one seam between the bus and its messaging stores.
+
+A messaging store is an ordered map from bytes to bytes with atomic, durable batches. Everything above it
+(queues, sessions, indexes) is keys and values made by `partition.records`; everything below it (files,
+databases, syncs) lives in this room and nowhere else. Calls block; `store.driver` moves them off the event
+loop where they can be slow.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+
+from polybus.rows import NO_LIMIT, Batch, Get, Read, Row, Scan
+
+__all__ = ["NO_LIMIT", "Batch", "Get", "Read", "Row", "Scan", "Store"]
+
+
+class Store(ABC):
+    """One messaging store. `commit` is called by one thread at a time; reads may come from any thread."""
+
+    url: str
+    """How the user named it, without secrets."""
+    store_id: bytes
+    """16 bytes written into the store when it was made; the catalogue records placement by it."""
+    reads_block: bool
+    """True where a read may wait on a network: the caller then keeps it off the event loop."""
+    unsafe: bool
+    """True where `commit` returns before the data is safe; shown in health and metrics."""
+
+    @abstractmethod
+    def get(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
+
+    @abstractmethod
+    def scan(self, start: bytes, end: bytes, limit: int, max_bytes: int = NO_LIMIT) -> list[Row]: ...
+
+    @abstractmethod
+    def commit(self, batch: Batch) -> None:
+        """Writes the batch, all or nothing, and returns only when it is synced.
+
+        StoreFull: nothing was written and the store goes on. Any other failure fences the store: every
+        later commit raises StoreFenced until it is opened again, for after a failed sync nobody knows what
+        the disk holds.
+        """
+
+    @abstractmethod
+    def free_bytes(self) -> int | None:
+        """Free space where it can be known, else None."""
+
+    @abstractmethod
+    def checkpoint(self, target: Path) -> None:
+        """Writes a consistent copy of the store into the folder `target`, which must not exist."""
+
+    @abstractmethod
+    def close(self) -> None: ...

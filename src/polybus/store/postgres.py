@@ -1,0 +1,193 @@
+"""A messaging store on a PostgreSQL server: for those who outgrow one machine.
+
+The rows are one table with a `bytea` key, which PostgreSQL compares byte by byte as all stores do. Beside it is
+one owner row with an epoch. Opening raises the epoch under a row lock; every commit checks it in its own
+transaction, so neither an old process nor a second server on the same database can write once another has
+opened the store. A commit whose end is not known, because the connection broke or the server did not answer,
+fences the store: it may or may not be there. The statements live in `queries.sql`, the connections in
+`connections`; retries live nowhere.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import errors as pg_errors
+from psycopg import sql
+
+from polybus.errors import BugError, StoreCorrupt, StoreError, StoreFenced, StoreFull
+from polybus.limits import STORE_KEY_BYTES, STORE_READ_THREADS
+from polybus.store.base import Batch, Row, Store
+from polybus.store.connections import Connection, Pool, connect, sever
+from polybus.store.copying import copy_into_folder
+from polybus.store.format import StoreFormat, new_format
+from polybus.store.postgres_url import parse_postgres_url
+from polybus.store.queries import load_queries
+
+_PROMISES = ("fsync", "synchronous_commit", "full_page_writes")
+
+
+class PostgresStore(Store):
+    """The store in one schema of one database, made where it is new."""
+
+    reads_block = True
+
+    def __init__(self, url: str, *, unsafe: bool = False, store_id: bytes | None = None) -> None:
+        address = parse_postgres_url(url)
+        self.url = address.shown
+        self._schema = address.schema
+        self._conninfo = address.conninfo
+        self._queries = load_queries(address.schema)
+        self._fenced: str | None = None
+        self._closed = False
+        self._writing = threading.Lock()
+        self._writer = self._connect()
+        try:
+            self.unsafe = self._check_promises(unsafe)
+            self.format, self._epoch = self._take_over(store_id)
+        except psycopg.Error as error:
+            self._writer.close()
+            raise self._translated(error) from error
+        except BaseException:
+            self._writer.close()
+            raise
+        self.store_id = self.format.store_id
+        self._pool = Pool(self._conninfo, self._queries["session"], STORE_READ_THREADS)
+
+    def _connect(self) -> Connection:
+        try:
+            return connect(self._conninfo, self._queries["session"])
+        except psycopg.Error as error:
+            raise self._translated(error) from error
+
+    def _check_promises(self, unsafe: bool) -> bool:
+        values = self._one("promises", {})
+        broken = [name for name, value in zip(_PROMISES, values, strict=True) if value == "off"]
+        if broken and not unsafe:
+            raise StoreError(
+                f"{self.url}: the server has {', '.join(broken)} off, so accepted would not mean safe; "
+                "turn it on, or say unsafe"
+            )
+        return bool(broken)
+
+    def _take_over(self, store_id: bytes | None) -> tuple[StoreFormat, int]:
+        """Makes what is missing, checks whose store it is, and becomes its only writer."""
+        fresh = new_format(time.time_ns() // 1_000_000, store_id)
+        with self._writer.transaction():
+            self._run("opening_lock", {"schema": self._schema})
+            for name in ("create_schema", "create_store", "create_kv", "store_values_plain"):
+                self._run(name, {})
+            self._run("create_owner", {"format": fresh.encode()})
+            found = StoreFormat.decode(self._one("read_owner", {})[0], self.url)
+            found.check(self.url, store_id)
+            return found, self._one("raise_epoch", {})[0]
+
+    def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        values = dict(self._read("get", {"keys": list(keys)}))
+        return [values.get(key) for key in keys]
+
+    def scan(self, start: bytes, end: bytes, limit: int, max_bytes: int = 1 << 62) -> list[Row]:
+        if start >= end or limit <= 0:
+            return []
+        return self._read("scan", {"start": start, "end": end, "limit": limit, "max_bytes": max_bytes})
+
+    def _read(self, name: str, parameters: dict[str, Any]) -> list[Row]:
+        if self._closed:
+            raise StoreFenced(f"{self.url} is closed")
+        try:
+            with self._pool.connection() as connection:
+                return self._rows(connection, name, parameters)
+        except psycopg.Error as error:
+            raise self._translated(error) from error
+
+    def _rows(self, connection: Connection, name: str, parameters: dict[str, Any]) -> list[Row]:
+        return connection.execute(self._queries[name], parameters, binary=True).fetchall()
+
+    def commit(self, batch: Batch) -> None:
+        gone, puts = _last_words(batch)
+        with self._writing:
+            if self._closed or self._fenced is not None:
+                raise StoreFenced(f"{self.url}: fenced after: {self._fenced or 'it was closed'}")
+            try:
+                owned = self._write(batch, gone, puts)
+            except pg_errors.DiskFull as error:
+                # The server has said so itself and has rolled the transaction back.
+                raise StoreFull(f"{self.url}: {error}") from error
+            except psycopg.Error as error:
+                self._fenced = str(error)
+                raise self._translated(error) from error
+            if not owned:
+                self._fenced = "another process has opened this store"
+                raise StoreFenced(f"{self.url}: {self._fenced}")
+
+    def _write(self, batch: Batch, gone: list[bytes], puts: dict[bytes, bytes]) -> bool:
+        parameters = {"epoch": self._epoch, "gone": gone, "keys": list(puts), "values": list(puts.values())}
+        if not batch.ranges:
+            return bool(self._one("commit", parameters)[0])
+        with self._writer.transaction():
+            if self._run("own", {"epoch": self._epoch}).fetchone() is None:
+                return False
+            for start, end in batch.ranges:
+                self._run("delete_range", {"start": start, "end": end})
+            self._run("commit", parameters)
+        return True
+
+    def _run(self, name: str, parameters: dict[str, Any]) -> psycopg.Cursor[tuple[Any, ...]]:
+        statement: sql.Composed = self._queries[name]
+        return self._writer.execute(statement, parameters, binary=True)
+
+    def _one(self, name: str, parameters: dict[str, Any]) -> tuple[Any, ...]:
+        row = self._run(name, parameters).fetchone()
+        if row is None:
+            raise StoreCorrupt(f"{self.url}: its owner row is missing")
+        return row
+
+    def free_bytes(self) -> int | None:
+        """Unknown: PostgreSQL does not tell. A full server refuses the commit, and nothing of it is written."""
+        return None
+
+    def checkpoint(self, target: Path) -> None:
+        connection = self._connect()
+        try:
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            with connection.transaction():
+                copy_into_folder(self.store_id, lambda *page: self._page(connection, *page), target)
+        except psycopg.Error as error:
+            raise self._translated(error) from error
+        finally:
+            connection.close()
+
+    def _page(self, connection: Connection, start: bytes, end: bytes, limit: int, max_bytes: int) -> list[Row]:
+        parameters = {"start": start, "end": end, "limit": limit, "max_bytes": max_bytes}
+        return self._rows(connection, "scan", parameters)
+
+    def close(self) -> None:
+        """Ends all connections, also those that a thread waits on: a server that hangs must not hang us."""
+        self._closed = True
+        if not self._writing.acquire(blocking=False):
+            sever(self._writer)
+            self._writing.acquire()
+        try:
+            self._writer.close()
+        finally:
+            self._writing.release()
+        self._pool.close()
+
+    def _translated(self, error: psycopg.Error) -> StoreError:
+        text = f"{self.url}: {str(error).strip() or type(error).__name__}"
+        corrupt = (pg_errors.DataCorrupted, pg_errors.IndexCorrupted)
+        return StoreCorrupt(text) if isinstance(error, corrupt) else StoreError(text)
+
+
+def _last_words(batch: Batch) -> tuple[list[bytes], dict[bytes, bytes]]:
+    """What the batch comes to for each key: keys to remove, and values to write."""
+    last = dict(batch.ops)
+    if last and len(max(last, key=len)) > STORE_KEY_BYTES:
+        raise BugError(f"a key is longer than {STORE_KEY_BYTES} bytes")
+    gone = [key for key, value in last.items() if value is None]
+    return gone, {key: value for key, value in last.items() if value is not None}

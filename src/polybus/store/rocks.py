@@ -1,0 +1,235 @@
+"""A messaging store on RocksDB: embedded, one folder, one sync for each batch.
+
+RocksDB gives atomic batches, checksums on everything and reads that never wait for the writer. What it does
+not give is decided here: a write that failed in any way fences the store, for nobody knows what the disk holds
+then; space is checked before a write, so that running full is refused and not suffered; a damaged store is
+reported, never repaired. How the engine is set up lives in `rocks_options`, the folder in `folder`.
+
+Of `rocksdict`: only `bytes` are taken (raw mode, no pickles). An iterator keeps the database open after `close`,
+so none outlives its call. The upper bound of a scan is kept by RocksDB as a bare pointer into the caller's
+bytes, so `end` must live as long as the iterator. Iterators and opening hold the GIL; `write`, `flush` and
+multi-get let it go.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from rocksdict import Checkpoint, Rdict, ReadOptions, WriteBatch
+
+from polybus.errors import StoreCorrupt, StoreError, StoreFenced, StoreFull
+from polybus.limits import ROCKS_FLOOR_BYTES
+from polybus.store.base import Batch, Row, Store
+from polybus.store.folder import StoreFolder
+from polybus.store.format import FORMAT_NAME, StoreFormat, new_format
+from polybus.store.logcheck import check_logs
+from polybus.store.rocks_options import Budget, families, rocks_options, shared_budget, synced_writes
+
+_RECORD_KEY = b"format"
+
+
+def disk_free_bytes(path: Path) -> int:
+    return shutil.disk_usage(path).free
+
+
+class RocksStore(Store):
+    """The store in one folder, made where the folder is new or empty."""
+
+    reads_block = False
+    unsafe = False
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        store_id: bytes | None = None,
+        budget: Budget | None = None,
+        floor_bytes: int = ROCKS_FLOOR_BYTES,
+        free_space: Callable[[Path], int] = disk_free_bytes,
+    ) -> None:
+        self.url = f"rocksdb:{path}"
+        self._budget = budget or shared_budget()
+        self._floor_bytes = floor_bytes
+        self._free_space = free_space
+        self._synced = synced_writes()
+        self._fenced: str | None = None
+        self._db: Any = None
+        # A handle that is closed while another thread is inside it would be an error of the binding.
+        self._reading = threading.Lock()
+        self._writing = threading.Lock()
+        self._copying = threading.Lock()
+        self._folder = StoreFolder(path)
+        try:
+            self.format = self._open(store_id)
+        except BaseException:
+            self.close()
+            raise
+        self.store_id = self.format.store_id
+
+    def _open(self, store_id: bytes | None) -> StoreFormat:
+        if not self._folder.database.exists():
+            record = new_format(time.time_ns() // 1_000_000, store_id)
+            self._folder.make_database(lambda target: self._make(target, record))
+        check_logs(self._folder.database)
+        self._db = self._open_database(self._folder.database, create=False)
+        found = self._read_format()
+        found.check(self.url, store_id)
+        return found
+
+    def _make(self, target: Path, record: StoreFormat) -> None:
+        db = self._open_database(target, create=True)
+        family = db.get_column_family(FORMAT_NAME)
+        try:
+            family.put(_RECORD_KEY, record.encode(), self._synced)
+            family.flush()
+        except Exception as error:
+            raise self._translated(error) from error
+        finally:
+            family.close()
+            db.close()
+
+    def _open_database(self, path: Path, *, create: bool) -> Any:
+        options = rocks_options(self._budget, create=create)
+        try:
+            return Rdict(str(path), options, families(options))
+        except Exception as error:
+            raise self._translated(error) from error
+
+    def _read_format(self) -> StoreFormat:
+        family = self._db.get_column_family(FORMAT_NAME)
+        try:
+            record = family.get(_RECORD_KEY)
+        except Exception as error:
+            raise self._translated(error) from error
+        finally:
+            family.close()
+        if record is None:
+            raise StoreCorrupt(f"{self.url}: its format record is missing")
+        return StoreFormat.decode(record, self.url)
+
+    def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        with self._reading:
+            db = self._opened()
+            try:
+                if len(keys) == 1:
+                    return [db.get(keys[0])]
+                values: list[bytes | None] = db.get(list(keys))
+                return values
+            except Exception as error:
+                raise self._translated(error) from error
+
+    def scan(self, start: bytes, end: bytes, limit: int, max_bytes: int = 1 << 62) -> list[Row]:
+        if start >= end or limit <= 0:
+            return []
+        bounds = ReadOptions()
+        bounds.set_iterate_upper_bound(end)
+        with self._reading:
+            iterator = self._opened().iter(bounds)
+        try:
+            return _rows(iterator, start, limit, max_bytes)
+        except Exception as error:
+            failure = self._translated(error)
+        finally:
+            del iterator
+        # Raised out here, the error carries no frame that would keep the iterator, and so the database, alive.
+        raise failure
+
+    def commit(self, batch: Batch) -> None:
+        with self._writing:
+            if self._fenced is not None:
+                raise StoreFenced(f"{self.url}: fenced after: {self._fenced}")
+            db = self._opened()
+            writes = _write_batch(batch)
+            self._refuse_without_room(batch)
+            try:
+                db.write(writes, self._synced)
+            except Exception as error:
+                self._fenced = str(error)
+                raise self._translated(error) from error
+
+    def _refuse_without_room(self, batch: Batch) -> None:
+        free = self.free_bytes()
+        if free is not None and free - batch.bytes < self._floor_bytes:
+            raise StoreFull(f"{self.url}: {free} bytes free, {self._floor_bytes} are kept for the store's own work")
+
+    def free_bytes(self) -> int | None:
+        try:
+            return self._free_space(self._folder.path)
+        except OSError:
+            return None
+
+    def checkpoint(self, target: Path) -> None:
+        with self._copying:
+            db = self._opened()
+            try:
+                target.mkdir(parents=True)
+                # Flushing lets the GIL go; making the checkpoint does not, and has only links left to make.
+                db.flush()
+                checkpoint = Checkpoint(db)
+                checkpoint.create_checkpoint(str(target / self._folder.database.name))
+            except Exception as error:
+                raise self._translated(error) from error
+            finally:
+                checkpoint = None
+
+    def close(self) -> None:
+        with self._copying, self._writing, self._reading:
+            db, self._db = self._db, None
+            try:
+                if db is not None:
+                    db.close()
+            except Exception as error:
+                raise self._translated(error) from error
+            finally:
+                self._folder.release()
+
+    def _opened(self) -> Any:
+        if self._db is None:
+            raise StoreFenced(f"{self.url} is closed")
+        return self._db
+
+    def _translated(self, error: Exception) -> StoreError:
+        if isinstance(error, StoreError):
+            return error
+        text = f"{self.url}: {error}"
+        return StoreCorrupt(text) if str(error).startswith("Corruption") else StoreError(text)
+
+
+def _write_batch(batch: Batch) -> Any:
+    writes = WriteBatch(raw_mode=True)
+    for start, end in batch.ranges:
+        # A range that ends before it starts is empty for us, but breaks RocksDB's log for good.
+        if start < end:
+            writes.delete_range(start, end)
+    put = writes.put
+    delete = writes.delete
+    for key, value in batch.ops:
+        if value is None:
+            delete(key)
+        else:
+            put(key, value)
+    return writes
+
+
+def _rows(iterator: Any, start: bytes, limit: int, max_bytes: int) -> list[Row]:
+    rows: list[Row] = []
+    valid, key_here, value_here, step = iterator.valid, iterator.key, iterator.value, iterator.next
+    iterator.seek(start)
+    while valid():
+        key: bytes = key_here()
+        value: bytes = value_here()
+        max_bytes -= len(key) + len(value)
+        if max_bytes < 0 and rows:
+            return rows
+        rows.append((key, value))
+        if len(rows) >= limit:
+            return rows
+        step()
+    # An iterator ends the same way at the end of its range and at a damaged block.
+    iterator.status()
+    return rows
