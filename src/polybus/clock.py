@@ -43,13 +43,13 @@ class MovableClock:
     """
 
     def __init__(self, *, frozen: bool = False, wall_ms: int | None = None) -> None:
-        self._real = RealClock()
+        self._machine = RealClock()
         self._ahead_ms = 0
-        start = self._real.now()
+        start = self._machine.now()
         self._frozen = Now(start.wall_ms if wall_ms is None else wall_ms, start.mono_ms) if frozen else None
 
     def now(self) -> Now:
-        base = self._frozen or self._real.now()
+        base = self._frozen or self._machine.now()
         return Now(base.wall_ms + self._ahead_ms, base.mono_ms + self._ahead_ms)
 
     def advance(self, ms: int) -> None:

@@ -1,33 +1,33 @@
 """Every error that Polybus raises on purpose, in one tree.
 
-    PolybusError
-    ├── BusError                    an operation is refused; has an AMQP condition and an HTTP status
-    │   ├── ArgumentError           ArgumentOutOfRange, RuleSyntaxError
-    │   ├── InvalidOperation        the request is well formed but breaks a rule of the bus
-    │   ├── NotImplementedByBus     an operation that the bus does not have
-    │   ├── Unauthorized            no claim, a bad token, an expired one
-    │   ├── EntityNotFound          EntityDeleted
-    │   ├── EntityAlreadyExists     OperationConflict
-    │   ├── EntityDisabled
-    │   ├── QuotaExceeded           the entity, its partition or the disk is full; a count is at its limit
-    │   ├── MessageTooLarge
-    │   ├── MessageNotFound         SessionNotFound
-    │   ├── MessageLockLost
-    │   ├── SessionLockLost
-    │   ├── SessionCannotBeLocked
-    │   ├── OperationTimeout
-    │   ├── ServerBusy              PartitionUnavailable; both retryable
-    │   ├── ShuttingDown
-    │   ├── CursorLeased, CursorTruncated, ProducerFenced
-    │   └── TransactionUnknown, TransactionTimeout
-    ├── StoreError                  a messaging store failed
-    │   ├── StoreFenced             an earlier failure closed it; reopening recovers
-    │   ├── StoreFull               no space; nothing of the batch was written
-    │   ├── StoreCorrupt            a record's checksum or shape is wrong
-    │   └── StoreVersionMismatch    written by another major version, or by another owner
-    ├── ProtocolError               the peer broke AMQP; has an AMQP condition; closes one connection
-    ├── ConfigError                 the user's configuration is wrong; says file, path, value, range
-    └── BugError                    our own fault, never the peer's or the user's
+PolybusError
+├── BusError                    an operation is refused; has an AMQP condition and an HTTP status
+│   ├── ArgumentError           ArgumentOutOfRange, RuleSyntaxError
+│   ├── InvalidOperation        the request is well formed but breaks a rule of the bus
+│   ├── NotImplementedByBus     an operation that the bus does not have
+│   ├── Unauthorized            no claim, a bad token, an expired one
+│   ├── EntityNotFound          EntityDeleted
+│   ├── EntityAlreadyExists     OperationConflict
+│   ├── EntityDisabled
+│   ├── QuotaExceeded           the entity, its partition or the disk is full; a count is at its limit
+│   ├── MessageTooLarge
+│   ├── MessageNotFound         SessionNotFound
+│   ├── MessageLockLost
+│   ├── SessionLockLost
+│   ├── SessionCannotBeLocked
+│   ├── OperationTimeout
+│   ├── ServerBusy              PartitionUnavailable; both retryable
+│   ├── ShuttingDown
+│   ├── CursorLeased, CursorTruncated, ProducerFenced
+│   └── TransactionUnknown, TransactionTimeout
+├── StoreError                  a messaging store failed
+│   ├── StoreFenced             an earlier failure closed it; reopening recovers
+│   ├── StoreFull               no space; nothing of the batch was written
+│   ├── StoreCorrupt            a record's checksum or shape is wrong
+│   └── StoreVersionMismatch    written by another major version, or by another owner
+├── ProtocolError               the peer broke AMQP; has an AMQP condition; closes one connection
+├── ConfigError                 the user's configuration is wrong; says file, path, value, range
+└── BugError                    our own fault, never the peer's or the user's
 """
 
 from __future__ import annotations

@@ -96,7 +96,8 @@ XML_BODY_BYTES = 128 * 1024
 """A description with twelve keys and a full rule takes a tenth of it; larger bodies are attacks."""
 XML_DEPTH = 32
 """An entry nests eight deep; expat and our readers never see more."""
-XML_ELEMENTS = 4_096
+XML_ELEMENTS = 2_048
+"""A rule with as many properties as it may have takes 1,550."""
 XML_ATTRIBUTES = 16
 """Attributes of one element."""
 RULE_PROPERTIES = 512
@@ -172,6 +173,8 @@ ROCKS_WRITE_BUFFERS_BYTES = 64 * 1024 * 1024
 """The write buffers' share of that: what a start has to replay from the logs, a second of work at most."""
 ROCKS_WRITE_BUFFER_BYTES = 16 * 1024 * 1024
 """One write buffer of one store: four busy stores fill the shared budget with one each."""
+ROCKS_RELIEF_BYTES = 2 * 1024 * 1024
+"""A store looks after the shared budget each time it has written this much."""
 ROCKS_WRITE_BUFFERS = 3
 """Buffers of one store that may be full, or being flushed, before its commits wait."""
 ROCKS_OPEN_FILES = 256
@@ -208,3 +211,86 @@ FORWARD_RETRIES = 10
 """A destination that stays disabled or full for this many tries gets its messages dead-lettered at the source."""
 SESSION_WAIT_MS = 65_000
 """How long a receiver waits for the next session when it does not say (spec/amqp.md §3.7)."""
+
+# --- Listening ---
+HANDSHAKE_SECONDS = 10.0
+"""A client that has not said what it speaks by then is dropped; ten thousand silent sockets cost nothing after it."""
+LISTEN_BACKLOG = 1_024
+OPEN_FILES = 65_536
+"""The process raises its limit of open files to this where it may: five thousand connections and their stores."""
+DISK_RESERVE_BYTES = 256 * 1024 * 1024
+"""Free space below which nothing may be sent, so that receiving and settling can still be written."""
+DISK_CHECK_SECONDS = 2.0
+IDLE_CHECK_SECONDS = 15.0
+"""How often entities are looked at that delete themselves when idle; the shortest idle time is five minutes."""
+STOP_SECONDS = 8.0
+"""How long a stop waits for clients to hear of it before their sockets are closed."""
+HTTP_HEADER_BYTES = 96 * 1024
+"""Request line and headers together: 64 KiB of message properties travel as headers, and some more."""
+HTTP_KEEP_ALIVE_SECONDS = 120
+"""Receives over one kept connection are answered from its cache; docs recommend keeping it (C6)."""
+
+# --- AMQP gateway: what one client may have ---
+AMQP_CONNECTIONS = 5_000
+"""Open connections of one gateway: the cloud service's quota of a namespace."""
+AMQP_TOKEN_MS = 20_000
+"""A client without a login of its own must bring its first token by then: the cloud service's figure."""
+AMQP_GRANTS_PER_CONNECTION = 5_000
+"""Audiences for which one connection may hold a token: as many as it may have links."""
+AMQP_SEND_CREDIT = 1_000
+"""Messages that a sender may have under way; enough for a group commit, little enough to bound memory."""
+AMQP_REQUEST_CREDIT = 100
+"""Requests of one token or management link under way: the cloud service's figure."""
+AMQP_REQUESTS_UNDER_WAY = 200
+"""Management requests of one link that may wait for a store; the Python SDK does not count credit."""
+AMQP_REPLIES_HELD = 1_000
+"""Replies that wait for credit on a reply link; a client that lets more pile up loses its link."""
+AMQP_MANAGEMENT_MS = 60_000
+"""How long a management request may take when it does not say: the SDKs' own patience."""
+AMQP_TURN_BYTES = 256 * 1024
+"""Message bytes that one connection gets in one turn of the loop, so that a large credit cannot fill memory."""
+AMQP_UNSENT_BYTES = 512 * 1024
+"""Unsent bytes of one connection above which its receivers wait; with one turn's bytes it stays below 1 MB."""
+AMQP_UNANSWERED_BYTES = 4 * 1024 * 1024
+"""Bytes of sends that wait for their commit; above it the socket is not read, since Python ignores credit."""
+AMQP_PEEKED_MESSAGES = 4_096
+"""Messages of one peek; 256 KiB of the smallest possible messages are not more."""
+AMQP_SESSIONS_LISTED = 1_000
+"""Session ids in one reply; the SDKs ask for 100 at a time."""
+AMQP_LOCKS_PER_REQUEST = 4_096
+"""Lock tokens or sequence numbers in one management request; each costs work before the reply."""
+AMQP_DELETED_STANDARD = 500
+AMQP_DELETED_PREMIUM = 4_000
+"""Messages that one batch-delete removes: the cloud service's figures."""
+AMQP_TRANSACTIONS_PER_CONNECTION = 500
+"""Open transactions of one connection; each may hold a hundred messages in memory."""
+
+# --- partition: what a broker holds ---
+SESSION_WINDOW_ENTRIES = 64
+SESSION_WINDOW_BYTES = 128 * 1024
+"""Messages of one held session in memory ahead of its receiver; a thousand held sessions then take 128 MiB at most."""
+STAGE_ROWS = 1_000
+"""Messages of a stage that one publishing step moves into the log: one batch of a megabyte or so."""
+
+# --- HTTP: management, messages, bulk ---
+HTTP_QUERY_CHARACTERS = 8_192
+"""Longest query string; the longest that a client needs names a partition, a range and a few columns."""
+HTTP_QUERY_FIELDS = 32
+HTTP_HEADERS = 128
+"""Headers of one request. Custom properties of a message travel as headers, and 64 KiB hold no more useful ones."""
+HTTP_HEADER_BYTES = 64 * 1024
+"""Request line and headers together, before the first byte of a body is read: the size of a message's properties."""
+HTTP_BODY_SECONDS = 30
+"""A body must be here by then; a client that sends a byte a minute would hold memory and a connection for ever."""
+HTTP_DRAINED_BYTES = 1024 * 1024
+HTTP_DRAIN_SECONDS = 2
+"""What is read and thrown away of a refused body, so that the client gets to read why; past it we hang up."""
+HTTP_RECEIVE_SECONDS = 60
+HTTP_RECEIVE_SECONDS_MAX = 300
+"""How long a receive waits for a message: by default, and at most."""
+HTTP_BATCH_MESSAGES = 4_096
+"""Messages in one JSON batch; more would be smaller than their own punctuation."""
+HTTP_JSON_DEPTH = 32
+"""Nesting of a JSON body, whose reader recurses; ours nest three deep."""
+HEALTH_PROBE_SECONDS = 2.0
+"""A store that does not commit a probe by then counts as not ready; orchestrators give up after a few seconds."""

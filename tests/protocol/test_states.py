@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from polybus.amqp.states import CLOSED, CONNECTION, DETACHED, ENDED, LINK, SESSION, START, UNMAPPED, mermaid, step
+from polybus.amqp.states import (
+    CLOSED,
+    CONNECTION,
+    DETACHED,
+    ENDED,
+    LINK,
+    SESSION,
+    START,
+    UNMAPPED,
+    diagrams,
+    mermaid,
+    step,
+)
 from polybus.errors import BugError, ProtocolError
 
 TABLES = [(CONNECTION, START, CLOSED), (SESSION, UNMAPPED, ENDED), (LINK, DETACHED, DETACHED)]
@@ -39,3 +51,7 @@ def test_diagrams_show_every_move(table, first, last):
     assert len([line for line in lines if "-->" in line]) == len(table)
     names = {line.split(" as ")[1] for line in lines if " as " in line}
     assert all(" " not in name for name in names)
+
+
+def test_there_is_a_diagram_for_each_machine():
+    assert diagrams() == {"connection": mermaid(CONNECTION), "session": mermaid(SESSION), "link": mermaid(LINK)}

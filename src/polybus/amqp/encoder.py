@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, cast
 
 from polybus.amqp.types import (
@@ -201,7 +201,7 @@ def _symbol(out: bytearray, value: object) -> None:
 
 
 def _binary(out: bytearray, value: object) -> None:
-    _variable(out, 0xA0, bytes(cast(bytes, value)))
+    _variable(out, 0xA0, bytes(cast("bytes | bytearray | memoryview", value)))
 
 
 def _variable(out: bytearray, code: int, raw: bytes) -> None:
@@ -216,7 +216,7 @@ def _variable(out: bytearray, code: int, raw: bytes) -> None:
 
 
 def _list(out: bytearray, value: object) -> None:
-    items = cast("list[object]", value)
+    items = cast("Sequence[object]", value)
     body = bytearray()
     for item in items:
         encode_into(body, item)

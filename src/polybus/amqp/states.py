@@ -117,3 +117,8 @@ def mermaid(table: Table) -> str:
     for (state, given), (action, after) in table.items():
         lines.append(f"    {names[state]} --> {names[after]}: {given} / {action}")
     return "\n".join(lines) + "\n"
+
+
+def diagrams() -> dict[str, str]:
+    """The three state diagrams by name, for the documentation."""
+    return {"connection": mermaid(CONNECTION), "session": mermaid(SESSION), "link": mermaid(LINK)}

@@ -18,6 +18,7 @@ from polybus.namespace.description import (
     AccessRight,
     AuthorizationRule,
     Description,
+    EntityDescription,
     EntityStatus,
     QueueDescription,
     SubscriptionDescription,
@@ -41,6 +42,8 @@ from polybus.namespace.typed_value import TypedValue
 
 MESSAGE_SIZE_SINCE = "2021-05"
 """The first api-version that has MaxMessageSizeInKilobytes."""
+PARTITIONING_SINCE = "2013-10"
+"""The first api-version that has partitioned entities (A6)."""
 
 _BITS = {Shape.INT32: 32, Shape.INT64: 64}
 
@@ -59,12 +62,20 @@ def parse_entity(body: bytes, path: str, api_version: str = "") -> Sent:
     """The queue or topic that a body describes; its kind is in the body, its path in the URL."""
     element = _described(body, ("QueueDescription", "TopicDescription"))
     given = _given(element)
-    # The cloud knows the element only from that version on, and refuses it before.
-    if api_version and api_version < MESSAGE_SIZE_SINCE and MESSAGE_SIZE.element in given:
+    kind = QueueDescription if element.name == "QueueDescription" else TopicDescription
+    description = kind(path=path, **_values(kind, element))
+    _check_version(description, given, api_version)
+    return Sent(description, given)
+
+
+def _check_version(description: EntityDescription, given: frozenset[str], api_version: str) -> None:
+    """The cloud knows some elements only from a version on; before, it refuses them."""
+    if not api_version:
+        return
+    if api_version < MESSAGE_SIZE_SINCE and MESSAGE_SIZE.element in given:
         raise ArgumentError(f"The property '{MESSAGE_SIZE.element}' needs api-version {MESSAGE_SIZE_SINCE}.")
-    if element.name == "QueueDescription":
-        return Sent(QueueDescription(path=path, **_values(QueueDescription, element)), given)
-    return Sent(TopicDescription(path=path, **_values(TopicDescription, element)), given)
+    if api_version < PARTITIONING_SINCE and description.enable_partitioning:
+        raise ArgumentError(f"The property 'EnablePartitioning' needs api-version {PARTITIONING_SINCE}.")
 
 
 def parse_subscription(body: bytes, topic: str, name: str) -> Sent:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from polybus.gateway.config_model import (
@@ -23,6 +25,7 @@ from polybus.namespace.description import (
     TopicDescription,
 )
 from polybus.namespace.properties import AUTHORIZATION_RULES, Shape, properties_of
+from polybus.namespace.rule_description import DEFAULT_RULE, FALSE_FILTER, RuleDescription
 
 _BARE: dict[type[Description], Description] = {
     QueueDescription: QueueDescription(path="x", **EMULATOR_DEFAULTS[QueueDescription]),
@@ -39,6 +42,18 @@ def dump(config: ConfigFile, *, with_keys: bool = True) -> str:
     namespaces = [_namespace(namespace, with_keys) for namespace in config.namespaces]
     document = {"UserConfig": {"Namespaces": namespaces, "Logging": {"Type": "Console"}}}
     return json.dumps(document, indent=2) + "\n"
+
+
+def declared_subscription(
+    description: SubscriptionDescription, rules: Sequence[RuleDescription]
+) -> SubscriptionConfig:
+    """A live subscription as a file would declare it; one that has lost all its rules lets nothing through."""
+    plain = tuple(replace(rule, created_at_ms=0) for rule in rules)
+    if not plain:
+        plain = (RuleDescription(name="none", filter=FALSE_FILTER),)
+    elif plain == (DEFAULT_RULE,):
+        plain = ()
+    return SubscriptionConfig(replace(description, created_at_ms=0, updated_at_ms=0), plain)
 
 
 def _namespace(namespace: NamespaceConfig, with_keys: bool) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from polybus.errors import ConfigError
 from polybus.gateway.config_cursor import Cursor
-from polybus.gateway.config_dump import dump
+from polybus.gateway.config_dump import declared_subscription, dump
 from polybus.gateway.config_jsonc import read_jsonc
 from polybus.gateway.config_model import (
     EMULATOR_DEFAULTS,
@@ -46,6 +46,7 @@ __all__ = [
     "NamespaceConfig",
     "SubscriptionConfig",
     "TopicConfig",
+    "declared_subscription",
     "dump",
     "load",
 ]

@@ -15,7 +15,7 @@ from polybus import limits
 from polybus.errors import ConfigError
 
 _TOKEN = re.compile(
-    r'(?P<string>"(?:[^"\\\r\n]|\\.)*+"?)|(?P<line>//[^\r\n]*)|(?P<block>/\*.*?(?:\*/|\Z))'
+    r'(?P<string>"(?:[^"\\\r\n]|\\.)*+(?P<quote>")?)|(?P<line>//[^\r\n]*)|(?P<block>/\*.*?(?:\*/|\Z))'
     r'|(?P<comma>,)|(?P<open>[{\[])|(?P<close>[}\]])|(?P<other>[^\s",/{}\[\]]+|/)',
     re.DOTALL,
 )
@@ -58,6 +58,7 @@ def _cleaned(text: str, source: str) -> str:
     """The text with comments and trailing commas turned into spaces."""
     blanks: list[tuple[int, int]] = []
     comma: int | None = None
+    before: str | None = "open"
     depth = 0
     for match in _TOKEN.finditer(text):
         kind = match.lastgroup
@@ -67,7 +68,9 @@ def _cleaned(text: str, source: str) -> str:
             continue
         if kind == "close" and comma is not None:
             blanks.append((comma, comma + 1))
-        comma = match.start() if kind == "comma" else None
+        # A comma is one too many only after a value; elsewhere it stays, and the reader complains about it.
+        comma = match.start() if kind == "comma" and before not in ("open", "comma") else None
+        before = kind
         depth += (kind == "open") - (kind == "close")
         _check_token(match, depth, source)
     return _blanked(text, sorted(blanks))
@@ -91,8 +94,7 @@ def _check_comment(match: re.Match[str], source: str) -> None:
 def _check_token(match: re.Match[str], depth: int, source: str) -> None:
     if depth > limits.CONFIG_FILE_DEPTH:
         raise ConfigError(f"{source}: {_place(match)}: more than {limits.CONFIG_FILE_DEPTH} levels")
-    string = match["string"]
-    if string is not None and (len(string) < 2 or not string.endswith('"')):
+    if match["string"] is not None and match["quote"] is None:
         raise ConfigError(f"{source}: {_place(match)}: the string has no end")
 
 

@@ -63,7 +63,9 @@ def ensure_certificates(folder: Path, now: datetime.datetime, names: Iterable[st
     """The certificates in `folder` for this machine and `names`; made or renewed if they must be."""
     files = CertificateFiles.in_folder(folder)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    wanted = subject_names((platform.node(), *names))
+    # Nobody chose the machine's own name for this, so one that cannot stand in a certificate is left out.
+    machine = platform.node()
+    wanted = subject_names((machine, *names) if _DNS_NAME.fullmatch(machine) else names)
     authority = _load(files.authority, files.authority_key)
     if authority is None or _runs_out(authority.certificate, now):
         authority = _make_authority(now)

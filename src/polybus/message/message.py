@@ -1,7 +1,9 @@
 """A message as its sender wrote it, with its sections located and the few fields read that the broker needs.
 
 The bytes are never changed or re-encoded: the body is not even decoded. What the broker adds or alters lives in
-an `Overlay` and in the record beside the message, and meets the bytes only in `rendering`. AMQP 1.0 §3.2.
+an `Overlay` and in the record beside the message, and meets the bytes only in `rendering`. Whatever the broker may
+have to decode later is decoded once when the message comes in, so that no stored message can fail on its way out.
+AMQP 1.0 §3.2.
 """
 
 from __future__ import annotations
@@ -10,10 +12,11 @@ import struct
 from typing import Final
 from uuid import UUID
 
-from polybus.amqp.codec import decode, encode_into, skip
+from polybus.amqp.codec import decode, decode_error, decode_within, encode_into, skip, skip_within
 from polybus.amqp.types import Symbol, Timestamp, UInt
-from polybus.errors import ArgumentOutOfRange, ProtocolError
+from polybus.errors import ArgumentOutOfRange
 from polybus.limits import KEY_CHARACTERS, MESSAGE_SECTIONS
+from polybus.message.sections import check_end, descriptor, list_bounds
 
 HEADER: Final = 0x70
 DELIVERY_ANNOTATIONS: Final = 0x71
@@ -31,6 +34,8 @@ SCHEDULED_TIME: Final = "x-opt-scheduled-enqueue-time"
 
 TTL_UNLIMITED: Final = 0xFFFFFFFF
 """The largest header.ttl; SDKs that want more than 49.7 days say the rest with two timestamps (§4.4)."""
+TIME_MAX_MS: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999: what the SDKs can express, and later than anything need be."""
 
 _U32: Final = struct.Struct(">I")
 
@@ -45,6 +50,19 @@ ABSOLUTE_EXPIRY: Final = 8
 CREATION_TIME: Final = 9
 GROUP_ID: Final = 10
 REPLY_TO_GROUP_ID: Final = 12
+PROPERTY_FIELDS: Final = 13
+HEADER_FIELDS: Final = 5
+
+_LISTS: Final = b"\x45\xc0\xd0"
+_MAPS: Final = b"\xc1\xd1"
+_KINDS: Final = {
+    DELIVERY_ANNOTATIONS: _MAPS,
+    APPLICATION_PROPERTIES: _MAPS,
+    DATA: b"\xa0\xb0",
+    SEQUENCE: _LISTS,
+    FOOTER: _MAPS,
+}
+"""The constructors that a section's value may have, for the sections that are only stepped over."""
 
 
 def identifier_text(value: object) -> str | None:
@@ -57,7 +75,10 @@ def identifier_text(value: object) -> str | None:
 
 
 class Message:
-    """The sender's bytes and where things are in them. Positions are 0 where a section is missing."""
+    """The sender's bytes and where things are in them. Positions are 0 where a section is missing.
+
+    `trusted` bytes were checked when they came in and are read back from a store.
+    """
 
     __slots__ = (
         "annotations_at",
@@ -72,17 +93,22 @@ class Message:
         "raw",
         "scheduled_ms",
         "session_id",
+        "size",
+        "trusted",
         "ttl_ms",
         "via_partition_key",
     )
 
-    def __init__(self, raw: bytes) -> None:
+    def __init__(self, raw: bytes, trusted: bool = False) -> None:
         self.raw = raw
+        self.size = len(raw)
+        self.trusted = trusted
         self.annotations_at = 0
-        self.bare_at = 0
+        self.bare_at = -1
         self.properties_at = 0
         self.application_at = 0
-        self.body_at = 0
+        self.body_at = -1
+        """Where the body's first section begins; the end of the message where there is none."""
         self.durable = False
         self.priority = -1
         self.ttl_ms = -1
@@ -93,91 +119,110 @@ class Message:
         self.via_partition_key: str | None = None
         self._locate()
 
-    @property
-    def size(self) -> int:
-        return len(self.raw)
-
     def _locate(self) -> None:
-        """Walks the sections in their prescribed order; each value is skipped over, only some are read."""
+        """Walks the sections in their prescribed order; each value is stepped over, only some are read."""
         raw = self.raw
-        end = len(raw)
-        pos = 0
-        last = 0
-        sections = 0
+        end = self.size
+        pos = last = sections = 0
         while pos < end:
-            sections += 1
-            if sections > MESSAGE_SECTIONS:
-                raise ProtocolError(
-                    "amqp:decode-error", f"a message has more than {MESSAGE_SECTIONS} sections"
-                )
             if pos + 3 < end and raw[pos] == 0 and raw[pos + 1] == 0x53:
                 code = raw[pos + 2]
                 value_at = pos + 3
             else:
-                code, value_at = _descriptor(raw, pos)
-            if code < last or (code == last and code not in (DATA, SEQUENCE)):
-                raise ProtocolError("amqp:decode-error", "the sections of a message are out of order")
-            if code >= PROPERTIES and self.bare_at == 0:
-                self.bare_at = pos + 1  # stored one higher, so that 0 can mean "not seen"
-            if code == HEADER:
-                pos = self._read_header(value_at)
-            elif code == MESSAGE_ANNOTATIONS:
-                pos = self._read_annotations(value_at)
-            elif code == PROPERTIES:
-                pos = self._read_properties(value_at)
-            else:
-                if code == APPLICATION_PROPERTIES:
-                    self.application_at = value_at
-                elif self.body_at == 0 and DATA <= code <= VALUE:
+                code, value_at = descriptor(raw, pos)
+            if code <= last and (code != last or code not in (DATA, SEQUENCE)):
+                raise decode_error("the sections of a message are out of order")
+            sections += 1
+            if sections > MESSAGE_SECTIONS:
+                raise decode_error(f"a message has more than {MESSAGE_SECTIONS} sections")
+            if code >= PROPERTIES:
+                if self.bare_at < 0:
+                    self.bare_at = pos
+                if code >= DATA and self.body_at < 0:
                     self.body_at = pos
-                pos = skip(raw, value_at)
             last = code
-        self.bare_at = self.bare_at - 1 if self.bare_at else end
+            pos = self._section(code, value_at)
+        if self.bare_at < 0:
+            self.bare_at = end
+        if self.body_at < 0:
+            self.body_at = end
+
+    def _section(self, code: int, at: int) -> int:
+        """Reads one section's value as far as it matters; gives the position after it."""
+        raw = self.raw
+        if code == DATA and raw[at] == 0xB0 and at + 5 <= self.size:
+            after: int = at + 5 + _U32.unpack_from(raw, at + 1)[0]
+            if after > self.size:
+                raise decode_error("the value is cut short")
+            return after
+        if code == HEADER:
+            return self._read_header(at)
+        if code == PROPERTIES:
+            return self._read_properties(at)
+        if code == MESSAGE_ANNOTATIONS:
+            return self._read_annotations(at)
+        if not HEADER <= code <= FOOTER or (code != VALUE and raw[at] not in _KINDS[code]):
+            raise decode_error("a message section is unknown, or its value is of another type than its own")
+        if code == APPLICATION_PROPERTIES:
+            self.application_at = at
+            if not self.trusted:
+                return decode(raw, at)[1]
+        return skip(raw, at)
 
     def _read_header(self, at: int) -> int:
-        value, pos = decode(self.raw, at)
-        if not isinstance(value, list):
-            raise ProtocolError("amqp:decode-error", "the header section is not a list")
-        if value:
-            self.durable = value[0] is True
-        if len(value) > 1 and isinstance(value[1], int):
-            self.priority = value[1]
-        if len(value) > 2 and isinstance(value[2], int):
-            self.ttl_ms = value[2]
-        return pos
+        raw = self.raw
+        if raw.startswith(b"\xc0\x02\x01\x41", at):
+            self.durable = True
+            return at + 4
+        after, pos, count = list_bounds(raw, at, HEADER_FIELDS)
+        for field in range(count):
+            value, pos = decode_within(raw, pos, after)
+            if field == 0:
+                self.durable = value is True
+            elif isinstance(value, int) and value >= 0:
+                if field == 1 and value <= 255:
+                    self.priority = int(value)
+                elif field == 2:
+                    self.ttl_ms = int(value)
+        check_end(pos, after)
+        return after
 
     def _read_annotations(self, at: int) -> int:
         value, pos = decode(self.raw, at)
         if not isinstance(value, dict):
-            raise ProtocolError("amqp:decode-error", "the message-annotations section is not a map")
+            raise decode_error("the message-annotations section is not a map")
         self.annotations_at = at
         key = value.get(PARTITION_KEY)
         if isinstance(key, str):
-            self.partition_key = _checked(key, "PartitionKey")
+            self.partition_key = _checked(str(key), "PartitionKey")
         via = value.get(VIA_PARTITION_KEY)
         if isinstance(via, str):
-            self.via_partition_key = _checked(via, "ViaPartitionKey")
+            self.via_partition_key = _checked(str(via), "ViaPartitionKey")
         scheduled = value.get(SCHEDULED_TIME)
         if isinstance(scheduled, int):
-            self.scheduled_ms = max(int(scheduled), 0)
+            self.scheduled_ms = min(max(int(scheduled), 0), TIME_MAX_MS)
         return pos
 
     def _read_properties(self, at: int) -> int:
         raw = self.raw
-        after = skip(raw, at)
+        after, pos, count = list_bounds(raw, at, PROPERTY_FIELDS)
         self.properties_at = at
-        pos, count = list_start(raw, at)
-        if count:
-            first, pos = decode(raw, pos)
-            text = identifier_text(first)
-            if text is not None:
-                self.message_id = _checked(text, "MessageId")
-        if count > GROUP_ID:
-            for _ in range(1, GROUP_ID):
-                pos = pos + 1 if raw[pos] == 0x40 else skip(raw, pos)
-            group, pos = decode(raw, pos)
-            if isinstance(group, str):
-                self.session_id = _checked(group, "SessionId")
+        for field in range(count):
+            if pos < after and raw[pos] == 0x40:
+                pos += 1
+            elif field == MESSAGE_ID:
+                value, pos = decode_within(raw, pos, after)
+                text = identifier_text(value)
+                self.message_id = None if text is None else _checked(str(text), "MessageId")
+            elif field == GROUP_ID:
+                value, pos = decode_within(raw, pos, after)
+                if isinstance(value, str):
+                    self.session_id = _checked(str(value), "SessionId")
+            elif self.trusted:
+                pos = skip_within(raw, pos, after)
+            else:
+                pos = _simple(raw, pos, after)
+        check_end(pos, after)
         if self.ttl_ms == TTL_UNLIMITED:
             self._read_long_ttl()
         return after
@@ -193,17 +238,15 @@ class Message:
         value: object = []
         if self.properties_at:
             value, _ = decode(self.raw, self.properties_at)
-        fields = list(value) if isinstance(value, list) else []
-        return (fields + [None] * 13)[:13]
+        fields = value if isinstance(value, list) else []
+        return fields + [None] * (PROPERTY_FIELDS - len(fields))
 
     def application_properties(self) -> dict[str, object]:
         """The sender's own properties, decoded."""
         if not self.application_at:
             return {}
         value, _ = decode(self.raw, self.application_at)
-        if not isinstance(value, dict):
-            raise ProtocolError("amqp:decode-error", "the application-properties section is not a map")
-        return {str(name): item for name, item in value.items()}
+        return {str(name): item for name, item in value.items()} if isinstance(value, dict) else {}
 
     def annotations(self) -> dict[object, object]:
         if not self.annotations_at:
@@ -214,35 +257,20 @@ class Message:
     def body(self) -> list[tuple[int, object]]:
         """The body's sections as (section code, decoded value); several only for data and sequence."""
         found: list[tuple[int, object]] = []
-        pos = self.body_at if self.body_at or self.bare_at == 0 else len(self.raw)
-        while pos < len(self.raw):
-            code, value_at = _descriptor(self.raw, pos)
+        pos = self.body_at
+        while pos < self.size:
+            code, value_at = descriptor(self.raw, pos)
             value, pos = decode(self.raw, value_at)
-            if DATA <= code <= VALUE:
+            if code != FOOTER:
                 found.append((code, value))
         return found
 
 
-def list_start(raw: bytes, at: int) -> tuple[int, int]:
-    """Where the first item of a list begins, and how many items it has. The list's size was checked by skip."""
-    code = raw[at]
-    if code == 0xC0:
-        return at + 3, raw[at + 2]
-    if code == 0xD0:
-        return at + 9, int(_U32.unpack_from(raw, at + 5)[0])
-    if code == 0x45:
-        return at + 1, 0
-    raise ProtocolError("amqp:decode-error", "the properties section is not a list")
-
-
-def _descriptor(raw: bytes, pos: int) -> tuple[int, int]:
-    """A section's code where it is not in its usual three bytes; also the way to a clear error."""
-    if raw[pos] != 0:
-        raise ProtocolError("amqp:decode-error", "a message section does not begin with a descriptor")
-    code, value_at = decode(raw, pos + 1)
-    if not isinstance(code, int) or not HEADER <= code <= FOOTER or value_at >= len(raw):
-        raise ProtocolError("amqp:decode-error", "a message section has an unknown descriptor or no value")
-    return int(code), value_at
+def _simple(raw: bytes, pos: int, after: int) -> int:
+    """The position after a field, which is of a primitive type and can be decoded."""
+    if pos < after and (raw[pos] == 0 or raw[pos] >= 0xC0):
+        raise decode_error("a field of the properties section is not of a primitive type")
+    return decode_within(raw, pos, after)[1]
 
 
 def _checked(key: str, name: str) -> str:
@@ -268,27 +296,29 @@ def build(
     application: dict[str, object] | None = None,
 ) -> Message:
     """A message made by the bus itself (HTTP sends, staged rows, tests), encoded as a sender would."""
-    out = bytearray()
-    if ttl_ms is not None:
-        out += b"\x00\x53\x70"
-        encode_into(out, [None, None, UInt(min(ttl_ms, TTL_UNLIMITED)), None, None])
     annotations: dict[object, object] = {}
     if partition_key is not None:
         annotations[Symbol(PARTITION_KEY)] = partition_key
     if scheduled_ms is not None:
         annotations[Symbol(SCHEDULED_TIME)] = Timestamp(scheduled_ms)
-    if annotations:
-        out += b"\x00\x53\x72"
-        encode_into(out, annotations)
     symbol = None if content_type is None else Symbol(content_type)
     fields: list[object] = [message_id, None, to, subject, reply_to, correlation_id, symbol]
     fields += [None, None, None, session_id, None, reply_to_session_id]
+    out = bytearray()
+    if ttl_ms is not None:
+        _append(out, HEADER, [None, None, UInt(min(ttl_ms, TTL_UNLIMITED)), None, None])
+        if ttl_ms > TTL_UNLIMITED:
+            fields[CREATION_TIME], fields[ABSOLUTE_EXPIRY] = Timestamp(0), Timestamp(ttl_ms)
+    if annotations:
+        _append(out, MESSAGE_ANNOTATIONS, annotations)
     if any(field is not None for field in fields):
-        out += b"\x00\x53\x73"
-        encode_into(out, fields)
+        _append(out, PROPERTIES, fields)
     if application:
-        out += b"\x00\x53\x74"
-        encode_into(out, application)
-    out += b"\x00\x53\x75"
-    encode_into(out, body)
+        _append(out, APPLICATION_PROPERTIES, application)
+    _append(out, DATA, body)
     return Message(bytes(out))
+
+
+def _append(out: bytearray, code: int, value: object) -> None:
+    out += bytes((0x00, 0x53, code))
+    encode_into(out, value)

@@ -25,6 +25,9 @@ DEAD_LETTER_REASON: Final = "DeadLetterReason"
 DEAD_LETTER_DESCRIPTION: Final = "DeadLetterErrorDescription"
 RULE_NAME: Final = "RuleName"
 
+NO_TTL: Final = 1 << 62
+"""A time-to-live that lifts the sender's: what has died once and is sent on does not die of it again."""
+
 
 class Overlay:
     """Changes to application properties and to fields of the properties section, and the broker's own marks."""
@@ -39,6 +42,7 @@ class Overlay:
         self.dead_letter_source: str | None = None
         self.hops = 0
         self.ttl_ms = -1
+        """Takes the place of the sender's time-to-live where it is not negative."""
 
     def copy(self) -> Overlay:
         other = Overlay()
@@ -52,7 +56,7 @@ class Overlay:
     def change(self, properties: dict[str, object]) -> None:
         """Sets properties that a client asked to modify; None takes one away (spec/amqp.md §5.2)."""
         for name, value in properties.items():
-            self.application[name] = REMOVED if value is None else value
+            self.application[str(name)] = REMOVED if value is None else value
 
     def to_bytes(self) -> bytes:
         changed = {name: value for name, value in self.application.items() if value is not REMOVED}

@@ -1,6 +1,7 @@
 """A stored message as bytes for a receiver: fresh header and annotations, then the sender's own bytes.
 
-The types of the broker's annotations are exact, for the SDKs cast without asking (spec/amqp.md §4.6).
+The types of the broker's annotations are exact, for the SDKs cast without asking (spec/amqp.md §4.6). What a sender
+wrote is copied as bytes wherever it stays as it is, never decoded and encoded again.
 """
 
 from __future__ import annotations
@@ -8,16 +9,19 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from polybus.amqp.codec import encode, encode_into, skip
-from polybus.amqp.types import Int, Symbol, Timestamp, UByte, UInt
+from polybus.amqp.codec import decode, encode, encode_into, skip
+from polybus.amqp.types import Symbol, Timestamp, UByte, UInt
 from polybus.message.message import (
     MESSAGE_ID,
     PARTITION_KEY,
+    PROPERTY_FIELDS,
     SCHEDULED_TIME,
+    TTL_UNLIMITED,
     VIA_PARTITION_KEY,
     Message,
 )
-from polybus.message.overlay import REMOVED, Overlay
+from polybus.message.overlay import NO_TTL, REMOVED, Overlay
+from polybus.message.sections import list_bounds
 
 BROKER_OWNED: Final = frozenset(
     (
@@ -30,9 +34,13 @@ BROKER_OWNED: Final = frozenset(
         "x-opt-lock-token",
         "x-opt-partition-id",
         "x-opt-offset",
+        PARTITION_KEY,
+        VIA_PARTITION_KEY,
+        SCHEDULED_TIME,
     )
 )
-"""Clients send received messages again with these in them; ours are the only ones that go out."""
+"""Annotations that only go out as the broker writes them. Clients send received messages again with theirs, and
+the last three are written anew in the one type that every SDK can read."""
 
 STATE_ACTIVE: Final = 0
 STATE_DEFERRED: Final = 1
@@ -46,16 +54,23 @@ def _key(name: str) -> bytes:
 _SEQUENCE: Final = _key("x-opt-sequence-number") + b"\x81"
 _ENQUEUED: Final = _key("x-opt-enqueued-time") + b"\x83"
 _ORIGINAL: Final = _key("x-opt-enqueue-sequence-number") + b"\x81"
+_STATE: Final = _key("x-opt-message-state") + b"\x54"
 _LOCKED: Final = _key("x-opt-locked-until") + b"\x83"
-_STATE: Final = _key("x-opt-message-state")
 _SOURCE: Final = _key("x-opt-deadletter-source")
-_LONG: Final = struct.Struct(">q")
-_HEADER_PLAIN: Final = struct.Struct(">7sI")
-_HEADER_START: Final = b"\x00\x53\x70\xc0"
-_ANNOTATIONS_8: Final = b"\x00\x53\x72\xc1"
-_ANNOTATIONS_32: Final = b"\x00\x53\x72\xd1"
+_PARTITION_KEY: Final = _key(PARTITION_KEY)
+_VIA_PARTITION_KEY: Final = _key(VIA_PARTITION_KEY)
+_SCHEDULED_TIME: Final = _key(SCHEDULED_TIME)
+_LOCK_TOKEN: Final = _key("x-opt-lock-token") + b"\x98"
+
+_FREE: Final = struct.Struct(f">{len(_SEQUENCE)}sq{len(_ENQUEUED)}sq{len(_ORIGINAL)}sq{len(_STATE)}sB")
+"""The four annotations that every message has, in one piece."""
+_HELD: Final = struct.Struct(f"{_FREE.format}{len(_LOCKED)}sq")
+"""The same with the lock's end."""
+_FREE_FRAME: Final = b"\x00\x53\x72\xc1" + bytes((_FREE.size + 1, 8))
+_HELD_FRAME: Final = b"\x00\x53\x72\xc1" + bytes((_HELD.size + 1, 10))
+_HEADER_FRESH: Final = b"\x00\x53\x70\xc0\x06\x05\x40\x40\x40\x40\x43"
+_HEADER_DURABLE: Final = b"\x00\x53\x70\xc0\x06\x05\x41\x40\x40\x40\x43"
 _SIZES: Final = struct.Struct(">II")
-_LOCK_TOKEN_START: Final = b"\x00\x53\x71" + encode({Symbol("x-opt-lock-token"): None})[:-1]
 
 
 class Marks:
@@ -96,68 +111,97 @@ class Marks:
 
 def render(message: Message, marks: Marks) -> list[bytes]:
     """The parts of the encoded message, ready to be written one after the other."""
-    parts = [_header(message, marks)]
+    overlay = marks.overlay
+    parts = [_header(message, marks, overlay)]
     if marks.lock_token is not None:
         parts.append(_delivery_annotations(marks.lock_token))
-    parts.append(_annotations(message, marks))
-    overlay = marks.overlay
-    changed = overlay is not None and (overlay.application or overlay.fields)
-    if message.message_id is not None and not changed:
-        parts.append(message.raw[message.bare_at :])
-    else:
+    parts.append(_annotations(message, marks, overlay))
+    if overlay is not None and (overlay.application or overlay.fields):
         _append_changed(parts, message, marks, overlay)
+        return parts
+    if message.message_id is None:
+        parts.append(_identified(message, marks))
+    else:
+        parts.append(message.raw[message.bare_at :])
     return parts
 
 
-def _header(message: Message, marks: Marks) -> bytes:
+def _header(message: Message, marks: Marks, overlay: Overlay | None) -> bytes:
     ttl_ms = message.ttl_ms
-    overlay = marks.overlay
     if overlay is not None and overlay.ttl_ms >= 0:
-        ttl_ms = overlay.ttl_ms
-    durable = b"\x41" if message.durable else b"\x40"
-    priority = b"\x40" if message.priority < 0 else encode(UByte(message.priority))
-    ttl = b"\x40" if ttl_ms < 0 else encode(UInt(min(ttl_ms, 0xFFFFFFFF)))
-    body = durable + priority + ttl + b"\x40" + encode(UInt(marks.delivery_count))
-    return _HEADER_START + bytes((len(body) + 1, 5)) + body
+        ttl_ms = overlay.ttl_ms if overlay.ttl_ms < NO_TTL else -1
+    if ttl_ms < 0 and message.priority < 0 and marks.delivery_count == 0:
+        return _HEADER_DURABLE if message.durable else _HEADER_FRESH
+    body = bytearray(b"\x41" if message.durable else b"\x40")
+    encode_into(body, None if message.priority < 0 else UByte(message.priority))
+    encode_into(body, None if ttl_ms < 0 else UInt(min(ttl_ms, TTL_UNLIMITED)))
+    body.append(0x40)
+    encode_into(body, UInt(marks.delivery_count))
+    return b"\x00\x53\x70\xc0" + bytes((len(body) + 1, 5)) + body
 
 
 def _delivery_annotations(lock_token: bytes) -> bytes:
-    body = _key("x-opt-lock-token") + b"\x98" + lock_token
+    body = _LOCK_TOKEN + lock_token
     return b"\x00\x53\x71\xc1" + bytes((len(body) + 1, 2)) + body
 
 
-def _annotations(message: Message, marks: Marks) -> bytes:
-    pack = _LONG.pack
-    entries = [
+def _annotations(message: Message, marks: Marks, overlay: Overlay | None) -> bytes:
+    locked_ms = marks.locked_until_ms
+    own = (
         _SEQUENCE,
-        pack(marks.sequence),
+        marks.sequence,
         _ENQUEUED,
-        pack(marks.enqueued_ms),
+        marks.enqueued_ms,
         _ORIGINAL,
-        pack(marks.original_sequence),
+        marks.original_sequence,
         _STATE,
-        bytes((0x54, marks.state)),
-    ]
-    count = 8
-    if marks.locked_until_ms:
-        entries.append(_LOCKED)
-        entries.append(pack(marks.locked_until_ms))
-        count += 2
-    overlay = marks.overlay
+        marks.state,
+    )
+    fixed = _HELD.pack(*own, _LOCKED, locked_ms) if locked_ms else _FREE.pack(*own)
+    if message.annotations_at == 0 and (overlay is None or overlay.dead_letter_source is None):
+        return (_HELD_FRAME if locked_ms else _FREE_FRAME) + fixed
+    pairs = [fixed]
     if overlay is not None and overlay.dead_letter_source is not None:
-        entries.append(_SOURCE)
-        entries.append(encode(overlay.dead_letter_source))
-        count += 2
+        pairs.append(_SOURCE + encode(overlay.dead_letter_source))
     if message.annotations_at:
-        for name, value in message.annotations().items():
-            if name not in BROKER_OWNED:
-                entries.append(encode(Symbol(name) if isinstance(name, str) else name))
-                entries.append(encode(value))
-                count += 2
-    body = b"".join(entries)
+        _append_annotations(pairs, message)
+    count = 2 * (len(pairs) - 1) + (10 if locked_ms else 8)
+    return b"\x00\x53\x72" + _map(b"".join(pairs), count)
+
+
+def _append_annotations(pairs: list[bytes], message: Message) -> None:
+    """The sender's annotations: those it may set in their proper types, the rest as they came."""
+    if message.partition_key is not None:
+        pairs.append(_PARTITION_KEY + encode(message.partition_key))
+    if message.via_partition_key is not None:
+        pairs.append(_VIA_PARTITION_KEY + encode(message.via_partition_key))
+    if message.scheduled_ms:
+        pairs.append(_SCHEDULED_TIME + encode(Timestamp(message.scheduled_ms)))
+    for name, pair in _pairs(message.raw, message.annotations_at):
+        if name not in BROKER_OWNED:
+            pairs.append(pair)
+
+
+def _pairs(raw: bytes, at: int) -> list[tuple[object, bytes]]:
+    """The keys of a map, each with the bytes of its key and value; a string key becomes the symbol it stands for."""
+    after = skip(raw, at)
+    pos = at + 3 if raw[at] == 0xC1 else at + 9
+    found: list[tuple[object, bytes]] = []
+    while pos < after:
+        name, value_at = decode(raw, pos)
+        end = skip(raw, value_at)
+        if type(name) is str:
+            found.append((name, _key(name) + raw[value_at:end]))
+        else:
+            found.append((name, raw[pos:end]))
+        pos = end
+    return found
+
+
+def _map(body: bytes, count: int) -> bytes:
     if len(body) < 255 and count < 256:
-        return _ANNOTATIONS_8 + bytes((len(body) + 1, count)) + body
-    return _ANNOTATIONS_32 + _SIZES.pack(len(body) + 4, count) + body
+        return b"\xc1" + bytes((len(body) + 1, count)) + body
+    return b"\xd1" + _SIZES.pack(len(body) + 4, count) + body
 
 
 def generated_id(marks: Marks) -> str:
@@ -165,25 +209,67 @@ def generated_id(marks: Marks) -> str:
     return f"{marks.original_sequence or marks.sequence:032x}"
 
 
-def _append_changed(parts: list[bytes], message: Message, marks: Marks, overlay: Overlay | None) -> None:
+def _identified(message: Message, marks: Marks) -> bytes:
+    """The bare message with an id put into its properties, which are otherwise left as they are."""
     raw = message.raw
-    out = bytearray(b"\x00\x53\x73")
+    rest = b""
+    count = 1
+    after = message.bare_at
+    if message.properties_at:
+        after, pos, count = list_bounds(raw, message.properties_at, PROPERTY_FIELDS)
+        if count:
+            rest = raw[skip(raw, pos) : after]
+        count = max(count, 1)
+    body = b"\xa1\x20" + generated_id(marks).encode() + rest
+    return b"\x00\x53\x73" + _list(body, count) + raw[after:]
+
+
+def _list(body: bytes, count: int) -> bytes:
+    if len(body) < 255:
+        return b"\xc0" + bytes((len(body) + 1, count)) + body
+    return b"\xd0" + _SIZES.pack(len(body) + 4, count) + body
+
+
+def _append_changed(parts: list[bytes], message: Message, marks: Marks, overlay: Overlay) -> None:
+    raw = message.raw
     fields = message.properties()
-    if overlay is not None:
-        for position, value in overlay.fields.items():
-            fields[position] = value
+    for position, value in overlay.fields.items():
+        fields[position] = value
     if fields[MESSAGE_ID] is None:
         fields[MESSAGE_ID] = generated_id(marks)
-    encode_into(out, fields)
-    properties_end = skip(raw, message.properties_at) if message.properties_at else message.bare_at
-    if overlay is not None and overlay.application:
-        out += b"\x00\x53\x74"
-        encode_into(out, merged_properties(message, overlay))
-        after = skip(raw, message.application_at) if message.application_at else properties_end
-    else:
-        after = properties_end
-    parts.append(bytes(out))
+    parts.append(b"\x00\x53\x73" + encode(fields))
+    after = skip(raw, message.properties_at) if message.properties_at else message.bare_at
+    if overlay.application:
+        parts.append(b"\x00\x53\x74" + _merged_map(message, overlay))
+        after = message.body_at
     parts.append(raw[after:])
+
+
+def _merged_map(message: Message, overlay: Overlay) -> bytes:
+    """The application properties as bytes: the sender's own ones untouched, those of the overlay in their place."""
+    changes = overlay.application
+    pairs: list[bytes] = []
+    if message.application_at:
+        for name, pair in _properties(message):
+            if name not in changes:
+                pairs.append(pair)
+    for name, value in changes.items():
+        if value is not REMOVED:
+            pairs.append(encode(name) + encode(value))
+    return _map(b"".join(pairs), 2 * len(pairs))
+
+
+def _properties(message: Message) -> list[tuple[str, bytes]]:
+    raw = message.raw
+    after = skip(raw, message.application_at)
+    pos = message.application_at + (3 if raw[message.application_at] == 0xC1 else 9)
+    found: list[tuple[str, bytes]] = []
+    while pos < after:
+        name, value_at = decode(raw, pos)
+        end = skip(raw, value_at)
+        found.append((str(name), raw[pos:end]))
+        pos = end
+    return found
 
 
 def merged_properties(message: Message, overlay: Overlay | None) -> dict[str, object]:
@@ -196,19 +282,3 @@ def merged_properties(message: Message, overlay: Overlay | None) -> dict[str, ob
             else:
                 merged[name] = value
     return merged
-
-
-__all__ = [
-    "PARTITION_KEY",
-    "SCHEDULED_TIME",
-    "STATE_ACTIVE",
-    "STATE_DEFERRED",
-    "STATE_SCHEDULED",
-    "VIA_PARTITION_KEY",
-    "Int",
-    "Marks",
-    "Timestamp",
-    "generated_id",
-    "merged_properties",
-    "render",
-]

@@ -7,13 +7,16 @@ from decimal import Decimal
 from typing import Final
 from uuid import UUID
 
-from polybus.amqp.types import Timestamp
+from polybus.amqp.types import Decimal32, Decimal64, Decimal128, Timestamp
 from polybus.message.message import (
     CONTENT_TYPE,
     CORRELATION_ID,
+    GROUP_ID,
+    MESSAGE_ID,
     REPLY_TO,
     REPLY_TO_GROUP_ID,
     SUBJECT,
+    TIME_MAX_MS,
     TO,
     Message,
     identifier_text,
@@ -23,32 +26,43 @@ from polybus.message.rendering import Marks, merged_properties
 RuleValue = None | bool | int | float | Decimal | str | bytes | UUID | datetime | timedelta
 
 _FIELDS: Final = {
+    "messageid": MESSAGE_ID,
     "correlationid": CORRELATION_ID,
     "label": SUBJECT,
     "subject": SUBJECT,
     "to": TO,
     "replyto": REPLY_TO,
+    "sessionid": GROUP_ID,
     "replytosessionid": REPLY_TO_GROUP_ID,
     "contenttype": CONTENT_TYPE,
 }
 _STATES: Final = ("Active", "Deferred", "Scheduled")
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_TIME_MIN_MS: Final = -62_135_596_800_000
+"""The first millisecond of the year 1, where the SDKs' clocks begin."""
+_INT64: Final = 1 << 63
 
 
 def instant(ms: int) -> datetime:
-    return datetime.fromtimestamp(ms / 1000, UTC)
+    """A time as the rules compare it; what no calendar of the SDKs can express is its nearest end."""
+    return _EPOCH + timedelta(milliseconds=min(max(int(ms), _TIME_MIN_MS), TIME_MAX_MS))
 
 
 def rule_value(value: object) -> RuleValue:
-    """An AMQP value in the rules' types; what they cannot compare (lists, maps) becomes None."""
+    """An AMQP value in the rules' types; what they cannot compare (lists, maps, decimals) becomes None."""
+    if value is None or isinstance(value, bool):
+        return value
     if isinstance(value, Timestamp):
         return instant(value)
     if isinstance(value, str):
         return str(value)
-    if isinstance(value, bool) or value is None:
-        return value
     if isinstance(value, int):
-        return int(value)
-    return value if isinstance(value, (float, bytes, UUID, Decimal)) else None
+        return int(value) if -_INT64 <= value < _INT64 else Decimal(int(value))
+    if isinstance(value, float):
+        return float(value)
+    if isinstance(value, (Decimal32, Decimal64, Decimal128)):
+        return None
+    return value if isinstance(value, (bytes, UUID)) else None
 
 
 class View:
@@ -71,8 +85,9 @@ class View:
     def system(self, name: str) -> RuleValue:
         position = _FIELDS.get(name)
         if position is not None:
-            return identifier_text(self._field(position))
-        return self._other(name)
+            text = identifier_text(self._field(position))
+            return None if text is None else str(text)
+        return self._time(name) if name in _TIMES else self._other(name)
 
     def _field(self, position: int) -> object:
         if self._fields is None:
@@ -83,24 +98,26 @@ class View:
                     self._fields[changed] = value
         return self._fields[position]
 
+    def _ttl_ms(self) -> int:
+        overlay = self._marks.overlay
+        return overlay.ttl_ms if overlay is not None and overlay.ttl_ms >= 0 else self._message.ttl_ms
+
+    def _time(self, name: str) -> RuleValue:
+        ttl_ms = self._ttl_ms()
+        if name == "timetolive":
+            return None if ttl_ms < 0 else timedelta(milliseconds=min(ttl_ms, TIME_MAX_MS))
+        if name == "expiresatutc":
+            return None if ttl_ms < 0 else instant(self._marks.enqueued_ms + ttl_ms)
+        if name == "enqueuedtimeutc":
+            return instant(self._marks.enqueued_ms)
+        return instant(self._message.scheduled_ms) if self._message.scheduled_ms else None
+
     def _other(self, name: str) -> RuleValue:
         message, marks = self._message, self._marks
-        if name == "messageid":
-            return identifier_text(self._field(0))
-        if name == "sessionid":
-            return identifier_text(self._field(10))
         if name == "partitionkey":
             return message.partition_key if message.partition_key is not None else message.session_id
         if name == "viapartitionkey":
             return message.via_partition_key
-        if name == "timetolive":
-            return None if message.ttl_ms < 0 else timedelta(milliseconds=message.ttl_ms)
-        if name == "scheduledenqueuetimeutc":
-            return instant(message.scheduled_ms) if message.scheduled_ms else None
-        if name == "enqueuedtimeutc":
-            return instant(marks.enqueued_ms)
-        if name == "expiresatutc":
-            return None if message.ttl_ms < 0 else instant(marks.enqueued_ms + message.ttl_ms)
         if name == "sequencenumber":
             return marks.sequence
         if name == "enqueuedsequencenumber":
@@ -114,3 +131,6 @@ class View:
         if name == "deadlettersource":
             return None if marks.overlay is None else marks.overlay.dead_letter_source
         return None
+
+
+_TIMES: Final = ("timetolive", "expiresatutc", "enqueuedtimeutc", "scheduledenqueuetimeutc")

@@ -60,6 +60,7 @@ class StoreHost:
         self.commit_failures = 0
         self.full = False
         """Below its reserve of free space: nothing may be sent, everything may be received (D8)."""
+        self.free_bytes: int | None = None
         self._loop = loop
         self._opener = opener
         self._committing: Output | None = None

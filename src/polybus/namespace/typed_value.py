@@ -166,12 +166,18 @@ def _type_and_text(value: Scalar) -> tuple[str, str]:
     if isinstance(value, bool):
         return "boolean", "true" if value else "false"
     if isinstance(value, int):
-        return "int" if -(2**31) <= value < 2**31 else "long", str(value)
+        return _integer_type(value), str(value)
     if isinstance(value, float):
         return "double", _float_text(value)
     if isinstance(value, str):
         return "string", value
     return _rarer_type_and_text(value)
+
+
+def _integer_type(value: int) -> str:
+    if -(2**31) <= value < 2**31:
+        return "int"
+    return "unsignedLong" if value >= 2**63 else "long"
 
 
 def _rarer_type_and_text(

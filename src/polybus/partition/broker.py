@@ -19,12 +19,17 @@ from polybus.partition import records
 from polybus.partition.bodies import Bodies
 from polybus.partition.duplicates import DuplicateHistory
 from polybus.partition.entry import Entry
+from polybus.partition.lock_ends import LockEnds
 from polybus.partition.log import KINDS, MAIN, Log
 from polybus.partition.output import Output, Sink
-from polybus.partition.removing import Removing
 from polybus.partition.sessions import SessionBook
 from polybus.partition.settings import EntitySettings, LogSettings
-from polybus.rows import NO_LIMIT, Get, Read, Scan
+from polybus.partition.stages import Stages
+from polybus.partition.timetable import NOT_DUE, Timetable
+from polybus.partition.unsynced import Unsynced
+from polybus.rows import Get, Read, Row, Scan
+
+__all__ = ["NOT_DUE", "Answer", "Broker", "Router", "Steps", "read_token"]
 
 Answer = list[object]
 Result = TypeVar("Result")
@@ -32,7 +37,7 @@ Steps = Generator[Read, Answer, Result]
 """A verb that may need rows: it yields reads, is sent their answers, and returns its result."""
 
 _TOKEN: Final = struct.Struct(">IHIHI")
-NOT_DUE: Final = 1 << 62
+_OPEN_ROWS: Final = 1_000
 
 
 class Router(Protocol):
@@ -58,6 +63,7 @@ class Broker:
         self.entity_id = entity_id
         self.index = index
         self.settings = settings
+        self.bounds = settings.bounds
         self.sink = sink
         self.router = router
         self.incarnation = incarnation
@@ -66,8 +72,10 @@ class Broker:
         self.number_base = index << 48
         self.logs: dict[int, Log] = {}
         self.bodies = Bodies(self.prefix)
-        self.duplicates = DuplicateHistory(self.prefix)
+        self.duplicates = DuplicateHistory(self.prefix, self.bounds.recent_ids)
+        self.stages = Stages()
         self.locks: dict[int, Entry] = {}
+        self.lock_ends = LockEnds(self.locks)
         self.next_lock = 1
         self.ids = 0
         # Durable counters.
@@ -81,16 +89,15 @@ class Broker:
         """Messages in the outbox."""
         self.transfer_counter = 0
         """The last number given to a message in the outbox, whatever its destination."""
-        self.due_low = 0
-        self.expiry_low = 0
         # When something must happen by itself.
-        self.due_ms = NOT_DUE
-        self.expiry_due_ms = NOT_DUE
-        self.sweeping = False
-        self.activating = False
+        self.schedule = Timetable()
+        self.expiry = Timetable()
         self.accessed_ms = 0
-        self.scheduled_removed = Removing()
+        self.scheduled_removed = Unsynced()
         self.inbox: dict[tuple[int, int], int] = {}
+        """Source to the last number taken over from it."""
+        self.outbox: dict[tuple[int, int], int] = {}
+        """Destination to the last number that has left the outbox since the broker was opened."""
         self.written = False
         self.dirty_logs: list[Log] = []
         self.log(MAIN)
@@ -101,9 +108,10 @@ class Broker:
         """The log with this id, made when first named."""
         log = self.logs.get(log_id)
         if log is None:
-            log = Log(self.prefix, log_id, self._settings_of(log_id // KINDS))
-            if log.kind == MAIN and log.settings.requires_session:
-                log.sessions = SessionBook(log, self.bodies)
+            settings = self._settings_of(log_id // KINDS)
+            log = Log(self.prefix, log_id, settings, self.bounds, self.bodies)
+            if log.kind == MAIN and settings.requires_session:
+                log.sessions = SessionBook(log)
             self.logs[log_id] = log
         return log
 
@@ -116,6 +124,9 @@ class Broker:
         return found
 
     def next_sequence(self, log: Log) -> int:
+        """A number that was never given before and never will be again, also after a crash."""
+        if not log.dirty:
+            self.out(log)
         log.counter += 1
         return self.number_base | log.counter
 
@@ -124,6 +135,25 @@ class Broker:
         if now.wall_ms > self.wall_ms:
             self.wall_ms = now.wall_ms
         return self.wall_ms
+
+    # Time
+
+    @property
+    def due_ms(self) -> int:
+        """When the next scheduled message is due."""
+        return self.schedule.due_ms
+
+    @property
+    def expiry_due_ms(self) -> int:
+        return self.expiry.due_ms
+
+    @property
+    def activating(self) -> bool:
+        return self.schedule.walking
+
+    @property
+    def sweeping(self) -> bool:
+        return self.expiry.walking
 
     # Writing
 
@@ -145,15 +175,16 @@ class Broker:
         for log in self.dirty_logs:
             log.dirty = False
             batch.put(log.meta_key, records.log_record(log.numbers()))
-            batch.ends.append((log, log.positions))
+            batch.ends.append((log, log.positions, log.events))
         self.dirty_logs.clear()
+        self.duplicates.seal()
         self.written = False
 
     def _numbers(self) -> list[int]:
         return [
             self.bodies.counter,
-            self.due_low,
-            self.expiry_low,
+            self.schedule.seal(),
+            self.expiry.seal(),
             self.scheduled,
             self.scheduled_bytes,
             self.size,
@@ -161,6 +192,12 @@ class Broker:
             self.transfers,
             self.transfer_counter,
         ]
+
+    def synced(self) -> None:
+        """The oldest output that this broker sealed is on disk."""
+        self.schedule.synced()
+        self.expiry.synced()
+        self.duplicates.synced()
 
     def record(self, entry: Entry) -> bytes:
         """The stored form of an entry as it is now."""
@@ -190,60 +227,58 @@ class Broker:
         """Reads the counters and the first due times; the backlog stays where it is."""
         answer = yield Get([self.meta_key])
         value = answer[0]
-        if isinstance(value, bytes):
-            (
-                self.bodies.counter,
-                self.due_low,
-                self.expiry_low,
-                self.scheduled,
-                self.scheduled_bytes,
-                self.size,
-                self.wall_ms,
-                self.transfers,
-                self.transfer_counter,
-            ) = records.broker_numbers(value)
-            yield from self._open_logs()
-            yield from self._open_inbox()
-            yield from self._open_due()
-        self.duplicates.whole = value is None
+        if not isinstance(value, bytes):
+            return
+        (
+            self.bodies.counter,
+            self.schedule.low,
+            self.expiry.low,
+            self.scheduled,
+            self.scheduled_bytes,
+            self.size,
+            self.wall_ms,
+            self.transfers,
+            self.transfer_counter,
+        ) = records.broker_numbers(value)
+        self.duplicates.restore(self.wall_ms)
+        for key, row in (yield from self._table(records.LOG_META)):
+            self._restore_log(int.from_bytes(key[-4:], "big"), row)
+        for key, row in (yield from self._table(records.INBOX)):
+            self.inbox[records.inbox_of(key)] = records.unsealed_number(row, "an inbox row")
+        for key, row in (yield from self._table(records.STAGES)):
+            self.stages.restore(key[len(self.prefix) + 1 :], row)
+        yield from self._open_due()
 
-    def _open_logs(self) -> Steps[None]:
-        prefix = self.prefix + records.LOG_META
+    def _table(self, table: bytes) -> Steps[list[Row]]:
+        """All rows of a table that is small: one row for each log, source or stage."""
+        prefix = self.prefix + table
         start = prefix
+        found: list[Row] = []
         while True:
-            rows = yield Scan(start, records.after(prefix), 1000)
+            rows = yield Scan(start, records.after(prefix), _OPEN_ROWS)
             for row in rows:
                 assert isinstance(row, tuple)
-                key, value = row
-                log_id = int.from_bytes(key[-4:], "big")
-                if log_id // KINDS == 0 or log_id // KINDS in self.settings.subscriptions:
-                    log = self.log(log_id)
-                    log.restore(records.log_numbers(value))
-                    if log.sessions is not None:
-                        log.sessions.restore()
-                start = key + b"\x00"
-            if len(rows) < 1000:
-                return
+                found.append(row)
+            if len(rows) < _OPEN_ROWS:
+                return found
+            start = found[-1][0] + b"\x00"
 
-    def _open_inbox(self) -> Steps[None]:
-        prefix = self.prefix + records.INBOX
-        rows = yield Scan(prefix, records.after(prefix), NO_LIMIT)
-        for row in rows:
-            assert isinstance(row, tuple)
-            self.inbox[records.inbox_of(row[0])] = records.unsealed_number(row[1], "an inbox row")
+    def _restore_log(self, log_id: int, value: bytes) -> None:
+        if log_id // KINDS == 0 or log_id // KINDS in self.settings.subscriptions:
+            log = self.log(log_id)
+            log.restore(records.log_numbers(value))
+            if log.sessions is not None:
+                log.sessions.restore()
 
     def _open_due(self) -> Steps[None]:
-        rows = yield Scan(
-            records.due_key(self.prefix, self.due_low, 0), self.prefix + records.DUE + b"\xff" * 17, 1
-        )
-        for row in rows:
+        start = records.due_key(self.prefix, self.schedule.low, 0)
+        for row in (yield Scan(start, records.after(self.prefix + records.DUE), 1)):
             assert isinstance(row, tuple)
-            self.due_ms = records.due_of(row[0])[0]
-        start = records.expiry_key(self.prefix, self.expiry_low, 0, 0)
-        rows = yield Scan(start, self.prefix + records.EXPIRY + b"\xff" * 21, 1)
-        for row in rows:
+            self.schedule.wake(records.due_of(row[0])[0])
+        start = records.expiry_key(self.prefix, self.expiry.low, 0, 0)
+        for row in (yield Scan(start, records.after(self.prefix + records.EXPIRY), 1)):
             assert isinstance(row, tuple)
-            self.expiry_due_ms = records.expiry_of(row[0])[0]
+            self.expiry.wake(records.expiry_of(row[0])[0])
 
     # Locks
 
@@ -252,22 +287,26 @@ class Broker:
         log = entry.log
         number = self.next_lock
         self.next_lock = number + 1
+        lock_ms = log.settings.lock_ms
+        until_ms = now.mono_ms + lock_ms
         entry.lock = number
         entry.holder = holder
-        lock_ms = log.settings.lock_ms
-        entry.locked_until_ms = now.mono_ms + lock_ms
+        entry.locked_until_ms = until_ms
         entry.locked_until_wall_ms = now.wall_ms + lock_ms
         self.locks[number] = entry
         log.locked += 1
-        log.lock_queue.append((entry.locked_until_ms, number))
+        if log.sessions is None:  # in a session the locks of messages end with the session's own
+            self.lock_ends.add(lock_ms, until_ms, number)
 
     def unlock(self, entry: Entry) -> None:
-        self.locks.pop(entry.lock, None)
+        del self.locks[entry.lock]
         entry.lock = 0
         entry.holder = None
         entry.locked_until_wall_ms = 0
         entry.transaction = None
         entry.log.locked -= 1
+        if entry.expires_ms and entry.expires_ms <= self.wall_ms:
+            self.expiry.wake(entry.expires_ms)  # the sweep had to leave it
 
     def locked(self, log: Log, number: int, now: Now) -> Entry:
         """The entry that this lock holds; MessageLockLost where the lock has ended or never was."""

@@ -1,30 +1,48 @@
 """The ids of messages sent within the window, by which a partition tells duplicates.
 
 Every id is a row, and a row by time lets old ones be removed. Memory holds only the newest; as long as it holds
-all (`whole`), nothing has to be read.
+all (`whole`), nothing has to be read. An id stays in memory at least until its row is synced.
 """
 
 from __future__ import annotations
 
 import struct
+from collections import deque
 from typing import Final
 
-from polybus.limits import RECENT_IDS
 from polybus.partition import records
-from polybus.rows import Batch
+from polybus.partition.output import Output
+from polybus.partition.timetable import NOT_DUE
+from polybus.partition.unsynced import Unsynced
+from polybus.rows import Row
 
 _TIME: Final = struct.Struct(">Q")
 
 
 class DuplicateHistory:
-    def __init__(self, prefix: bytes) -> None:
+    def __init__(self, prefix: bytes, most_recent: int) -> None:
         self.id_prefix = prefix + records.DUPLICATE_IDS
         self.time_prefix = prefix + records.DUPLICATE_TIMES
+        self._most_recent = most_recent
         self._recent: dict[str, int] = {}
+        """Id to the time it was accepted, in the order of the times."""
         self.whole = True
         """Whether every id in the store is in memory as well."""
         self.oldest_ms = 0
         """A time before which no row is left."""
+        self._newest_ms = -1
+        """A time after which there is no row; negative where there is none at all."""
+        self.again = Unsynced()
+        """Ids that were accepted a second time, after the window: a scan may show the row of the first."""
+        self._open = 0
+        self._sealed: deque[int] = deque()
+        self._fresh = 0
+        """Ids in memory that are not synced: the last ones of `_recent`."""
+
+    def restore(self, wall_ms: int) -> None:
+        """There may be rows of before, up to this time."""
+        self.whole = False
+        self._newest_ms = wall_ms
 
     def id_key(self, message_id: str) -> bytes:
         return self.id_prefix + message_id.encode()
@@ -44,26 +62,50 @@ class DuplicateHistory:
             return records.unsealed_number(row, "a message id's row")
         return None
 
-    def add(self, batch: Batch, message_id: str, time_ms: int, replaced_ms: int | None) -> None:
+    def add(self, batch: Output, message_id: str, time_ms: int, replaced_ms: int | None) -> None:
         """Notes an accepted id; `replaced_ms` is the time of an outdated row of the same id."""
         if replaced_ms is not None:
             batch.delete(self.time_key(replaced_ms, message_id))
+            self.again.changed(batch, message_id)
         batch.put(self.id_key(message_id), records.sealed_number(time_ms))
         batch.put(self.time_key(time_ms, message_id), b"")
-        self._recent.pop(message_id, None)
-        self._recent[message_id] = time_ms
-        if len(self._recent) > RECENT_IDS:
+        recent = self._recent
+        recent.pop(message_id, None)
+        recent[message_id] = time_ms
+        self._newest_ms = time_ms
+        self._open += 1
+        self._fresh += 1
+        while len(recent) > self._most_recent and len(recent) > self._fresh:
             self.whole = False
-            del self._recent[next(iter(self._recent))]
+            del recent[next(iter(recent))]
 
-    def prune(self, batch: Batch, rows: list[object]) -> None:
-        """Removes the ids of these rows by time."""
-        for row in rows:
-            assert isinstance(row, tuple)
-            key: bytes = row[0]
-            at = len(self.time_prefix)
+    def seal(self) -> None:
+        self._sealed.append(self._open)
+        self._open = 0
+
+    def synced(self) -> None:
+        self._fresh -= self._sealed.popleft()
+
+    def prune(self, batch: Output, rows: list[Row]) -> None:
+        """Removes the ids of these rows by time; one that was accepted again since keeps its newer row."""
+        at = len(self.time_prefix)
+        for key, _ in rows:
             message_id = key[at + 8 :].decode()
-            self.oldest_ms = _TIME.unpack_from(key, at)[0]
+            time_ms: int = _TIME.unpack_from(key, at)[0]
             batch.delete(key)
-            batch.delete(self.id_key(message_id))
-            self._recent.pop(message_id, None)
+            if message_id not in self.again and self._recent.get(message_id, time_ms) == time_ms:
+                batch.delete(self.id_key(message_id))
+                self._recent.pop(message_id, None)
+
+    def pruned_to(self, time_ms: int) -> None:
+        """Nothing older than this is left; where that was all, memory vouches for every id again."""
+        self.oldest_ms = max(self.oldest_ms, time_ms)
+        if self._newest_ms < time_ms:
+            self._newest_ms = -1
+            self.whole = True
+
+    def prune_due_ms(self, window_ms: int) -> int:
+        """When it is worth looking for old ids: not for each of them, and not where there is none."""
+        if self._newest_ms < 0:
+            return NOT_DUE
+        return self.oldest_ms + window_ms + window_ms // 8

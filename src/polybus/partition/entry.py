@@ -106,7 +106,7 @@ class Entry:
 
 def entry_from(log: Log, stored: Stored, deferred: bool) -> Entry:
     """An entry read back from the store; its message is missing where the bytes are in a body record."""
-    message = Message(stored.raw) if stored.body == 0 else None
+    message = Message(stored.raw, True) if stored.body == 0 else None
     overlay = overlay_from_bytes(stored.overlay) if stored.overlay else None
     entry = Entry(
         log,

@@ -2,21 +2,21 @@
 
 The store holds the whole log; memory holds a window on its head, in order of rank, plus whatever is locked. Rank
 is the sequence number, except in dead-letter logs, where numbers arrive out of order and rank is the position.
-Rows above `paged_to` are only in the store until a page brings them in. Messages of a log with sessions are
-reached through `sessions`, never through the window. No time and no reads live here: the broker passes them.
+Messages of a log with sessions are reached through `sessions`, never through the window. No time and no reads live
+here: the broker passes them.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, Protocol
 
-from polybus.limits import WINDOW_BYTES, WINDOW_ENTRIES
 from polybus.partition import records
+from polybus.partition.bodies import Bodies
+from polybus.partition.deferrals import Deferrals
 from polybus.partition.entry import Entry
-from polybus.partition.removing import Removing
-from polybus.partition.settings import LogSettings
+from polybus.partition.settings import Bounds, LogSettings
+from polybus.partition.unsynced import Unsynced
+from polybus.partition.window import Window
 
 if TYPE_CHECKING:
     from polybus.partition.sessions import SessionBook
@@ -36,11 +36,16 @@ class Watcher(Protocol):
     def available(self) -> None: ...
 
 
-class Log:
-    def __init__(self, prefix: bytes, log_id: int, settings: LogSettings) -> None:
+class Log(Window):
+    def __init__(
+        self, prefix: bytes, log_id: int, settings: LogSettings, bounds: Bounds, bodies: Bodies
+    ) -> None:
+        super().__init__(bounds.window_entries, bounds.window_bytes)
         self.id = log_id
         self.kind = log_id % KINDS
         self.settings = settings
+        self.bounds = bounds
+        self.bodies = bodies
         self.by_position = self.kind != MAIN
         self.active_prefix = records.log_prefix(prefix, records.ACTIVE, log_id)
         self.deferred_prefix = records.log_prefix(prefix, records.DEFERRED, log_id)
@@ -48,6 +53,7 @@ class Log:
         self.settled_prefix = records.log_prefix(prefix, records.SETTLED, log_id)
         self.session_prefix = records.log_prefix(prefix, records.SESSION_MESSAGES, log_id)
         self.state_prefix = records.log_prefix(prefix, records.SESSION_STATE, log_id)
+        self.events_prefix = records.log_prefix(prefix, records.EVENTS, log_id)
         self.meta_key = records.log_prefix(prefix, records.LOG_META, log_id)
         # Durable counters, written with every batch that changes them.
         self.counter = 0
@@ -59,35 +65,25 @@ class Log:
         self.retained = 0
         self.retained_bytes = 0
         self.events = 0
+        # What is synced; it follows from the commits and is not written.
         self.stable_end = 0
-        """The last position that is synced; only this one is not written: it follows from the commit."""
-        # The window.
-        self.ready: deque[Entry] = deque()
-        self.returned: list[tuple[int, Entry]] = []
-        self.order: deque[Entry] = deque()
-        self.entering: deque[int] = deque()
-        """Ranks that are written but not synced yet."""
+        """The last position that is synced."""
+        self.stable_events = 0
+        """The last event that is synced."""
         self.memory: dict[int, Entry] = {}
-        self.deferred_memory: dict[int, Entry] = {}
-        self.window_bytes = 0
-        self.whole = True
-        self.paged_to = 0
-        self.skipped_to = 0
-        self.reading = False
-        self.removed = Removing()
-        """By rank."""
-        self.deferred_removed = Removing()
-        """By sequence number."""
-        # Locks, oldest first.
+        """By rank: what the window holds and what was taken from it and is locked, the lowest rank first."""
+        self.deferrals = Deferrals(bodies)
+        self.removed = Unsynced()
+        """Ranks of active messages that were removed."""
         self.locked = 0
-        self.lock_queue: deque[tuple[int, int]] = deque()
         self.sessions: SessionBook | None = None
         self.watcher: Watcher | None = None
         self.floor = NO_FLOOR
         """The lowest cursor's position: what is settled above it is kept. NO_FLOOR where there is no cursor."""
+        self.trimmed_to = 0
+        """No mark in the settled index has a smaller rank, nor this one."""
+        self.trimming = False
         self.dirty = False
-
-    # Ranks
 
     def rank_of(self, sequence: int, position: int) -> int:
         return position if self.by_position else sequence
@@ -96,81 +92,28 @@ class Log:
         """No active message has a smaller rank than this: where a scan may begin."""
         if self.sessions is not None:
             return 0
-        order = self.order
-        while order and order[0].gone:
-            order.popleft()
-        if order:
-            return order[0].rank
-        if self.whole and self.entering:
-            return self.entering[0]
-        if self.whole:
-            return (self.positions if self.by_position else self.counter) + 1
+        for rank in self.memory:
+            return rank
         return self.paged_to + 1
 
-    # The window
-
-    def has_ready(self) -> bool:
-        return bool(self.ready or self.returned)
-
     def remember(self, entry: Entry) -> None:
-        """Takes an entry into the window's bookkeeping; entries come in order of rank."""
+        """Takes an entry into the window; entries come in order of rank."""
         self.memory[entry.rank] = entry
-        self.order.append(entry)
-        self.window_bytes += entry.size
-        if entry.rank > self.paged_to:
-            self.paged_to = entry.rank
+        self.append(entry)
 
     def forget(self, entry: Entry) -> None:
-        """An entry leaves the active messages."""
+        """An entry leaves the active messages for good."""
         entry.gone = True
-        if self.memory.pop(entry.rank, None) is not None:
-            self.window_bytes -= entry.size
-        order = self.order
-        while order and order[0].gone:
-            order.popleft()
+        self.memory.pop(entry.rank, None)
 
-    def arrive(self, entry: Entry) -> bool:
-        """A committed entry becomes available; False where it stays in the store until a page brings it."""
-        self.entering.popleft()
-        if entry.rank <= self.paged_to:
-            return False
-        if not self.whole or self.window_bytes >= WINDOW_BYTES or len(self.memory) >= WINDOW_ENTRIES:
-            self.whole = False
-            self.skipped_to = entry.rank
-            return False
-        self.remember(entry)
-        self.ready.append(entry)
-        return True
-
-    def give_back(self, entry: Entry) -> None:
-        """A lock ended without settlement: the message returns to its old place."""
-        heappush(self.returned, (entry.rank, entry))
-
-    def pop_ready(self, wall_ms: int) -> Entry | None:
-        """The next message in order, or None. Expired ones are passed over: the sweep removes them."""
-        while True:
-            ready, returned = self.ready, self.returned
-            if returned and (not ready or returned[0][0] < ready[0].rank):
-                entry = heappop(returned)[1]
-            elif ready:
-                entry = ready.popleft()
-            else:
-                return None
-            if entry.gone or entry.lock:
-                continue
-            if entry.expires_ms and entry.expires_ms <= wall_ms:
-                continue
-            return entry
-
-    def wants_page(self) -> bool:
-        return (
-            not self.whole
-            and not self.reading
-            and len(self.ready) < WINDOW_ENTRIES // 4
-            and self.window_bytes < WINDOW_BYTES
-        )
-
-    # Counters
+    def arrive(self, entry: Entry) -> None:
+        """A committed entry becomes available, at once or when a page brings it."""
+        if self.memory.get(entry.rank) is entry:
+            self.give_back(entry)
+        elif self.admits(entry):
+            self.remember(entry)
+        else:
+            self.bodies.detach(entry)
 
     def numbers(self) -> list[int]:
         return [
@@ -200,7 +143,6 @@ class Log:
             low,
         ) = numbers
         self.stable_end = self.positions
-        self.paged_to = low - 1
+        self.stable_events = self.events
+        self.paged_to = max(low - 1, 0)
         self.whole = self.active == 0
-        if self.whole:
-            self.paged_to = max(self.positions if self.by_position else self.counter, low - 1)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from polybus.errors import PolybusError
 from polybus.partition.entry import Entry
-from polybus.partition.removing import Removing
+from polybus.partition.unsynced import Unsynced
 from polybus.rows import Batch
 
 if TYPE_CHECKING:
@@ -26,15 +26,15 @@ Reply = Callable[[object, object, PolybusError | None], None]
 class Output(Batch):
     """One batch with its consequences."""
 
-    __slots__ = ("arrivals", "brokers", "ends", "removed", "replies")
+    __slots__ = ("arrivals", "brokers", "ends", "replies", "unsynced")
 
     def __init__(self) -> None:
         super().__init__()
         self.brokers: list[Broker] = []
         self.arrivals: list[Entry] = []
         self.replies: list[tuple[Reply, object, object]] = []
-        self.ends: list[tuple[Log, int]] = []
-        self.removed: list[tuple[Removing, int]] = []
+        self.ends: list[tuple[Log, int, int]] = []
+        self.unsynced: list[tuple[Unsynced, object]] = []
 
     def seal(self) -> None:
         """Adds the counters of every broker that wrote something. After this nothing may be added."""
@@ -43,28 +43,32 @@ class Output(Batch):
 
     def release(self) -> None:
         """The batch is synced: messages become available, positions stable, replies leave."""
-        for log, end in self.ends:
-            log.stable_end = end
-        for removing, number in self.removed:
-            removing.synced(number)
+        for broker in self.brokers:
+            broker.synced()
+        for log, position, event in self.ends:
+            log.stable_end = position
+            log.stable_events = event
+        for changes, row in self.unsynced:
+            changes.synced(row)
         if self.arrivals:
             self._arrive()
         for reply, context, result in self.replies:
             reply(context, result, None)
 
     def _arrive(self) -> None:
-        woken: list[Log] = []
+        woken: dict[int, Log] = {}
+        last: Log | None = None
         for entry in self.arrivals:
+            if entry.gone:
+                continue  # it was on its way back and expired, or was moved
             log = entry.log
             if log.sessions is not None:
                 log.sessions.arrive(entry)
-            elif entry.rank in log.memory:
-                log.give_back(entry)
             else:
                 log.arrive(entry)
-            if not woken or woken[-1] is not log:
-                woken.append(log)
-        for log in woken:
+            if log is not last:
+                woken[id(log)] = last = log
+        for log in woken.values():
             if log.watcher is not None:
                 log.watcher.available()
 

@@ -7,80 +7,76 @@ and a page of what the scan finds next. So accepting costs the same with ten ses
 
 from __future__ import annotations
 
-from collections import deque
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING
 
-from polybus.limits import SESSIONS_IN_MEMORY, WINDOW_ENTRIES
 from polybus.partition import records
-from polybus.partition.bodies import Bodies
 from polybus.partition.entry import Entry
+from polybus.partition.timetable import NOT_DUE
+from polybus.partition.unsynced import Unsynced
+from polybus.partition.window import Window
 
 if TYPE_CHECKING:
     from polybus.partition.log import Log
+    from polybus.partition.settings import Bounds
 
 
-class Session:
+class Session(Window):
     """A session that a receiver holds."""
 
     def __init__(
-        self, session_id: str, prefix: bytes, holder: object, until_ms: int, until_wall_ms: int
+        self, session_id: str, prefix: bytes, holder: object, until_ms: int, until_wall_ms: int, bounds: Bounds
     ) -> None:
+        super().__init__(bounds.session_entries, bounds.session_bytes)
         self.id = session_id
         self.prefix = prefix
         self.holder = holder
         self.until_ms = until_ms
         self.until_wall_ms = until_wall_ms
-        self.ready: deque[Entry] = deque()
-        self.returned: list[tuple[int, Entry]] = []
         self.outstanding: dict[int, Entry] = {}
+        """Delivered and not settled, by number; what is on its way back stays here until that is synced."""
+        self.returning: dict[int, Entry] = {}
+        """Those of them that are on their way back: nothing behind them may be delivered before."""
         self.whole = False
-        self.paged_to = 0
-        self.skipped_to = 0
-        self.reading = False
         self.lost = False
 
-    def has_ready(self) -> bool:
-        return bool(self.ready or self.returned)
+    def next(self, wall_ms: int) -> Entry | None:
+        """The message that is to be delivered next; None where there is none, or one before it is on its way back."""
+        entry = self.first(wall_ms)
+        if entry is None or (self.returning and min(self.returning) < entry.sequence):
+            return None
+        return entry
 
-    def wants_page(self) -> bool:
-        return not self.whole and not self.reading and len(self.ready) < WINDOW_ENTRIES // 4
+    def arrive(self, entry: Entry) -> bool:
+        """A message of the session is there, or there again; False where it stays in the store."""
+        if self.outstanding.pop(entry.sequence, None) is not None:
+            self.returning.pop(entry.sequence, None)
+            self.give_back(entry)
+            return True
+        if self.admits(entry):
+            self.append(entry)
+            return True
+        return False
 
-    def arrive(self, entry: Entry) -> None:
-        if entry.sequence in self.outstanding:
-            del self.outstanding[entry.sequence]
-            heappush(self.returned, (entry.sequence, entry))
-        elif entry.sequence <= self.paged_to:
-            return
-        elif not self.whole or len(self.ready) >= WINDOW_ENTRIES:
-            self.whole = False
-            self.skipped_to = entry.sequence
-        else:
-            self.ready.append(entry)
-            self.paged_to = entry.sequence
-            entry.log.memory[entry.rank] = entry
 
-    def pop_ready(self, wall_ms: int) -> Entry | None:
-        while True:
-            ready, returned = self.ready, self.returned
-            if returned and (not ready or returned[0][0] < ready[0].sequence):
-                entry = heappop(returned)[1]
-            elif ready:
-                entry = ready.popleft()
-            else:
-                return None
-            if entry.gone or entry.lock:
-                continue
-            if entry.expires_ms and entry.expires_ms <= wall_ms:
-                continue
-            return entry
+class SessionStates(Unsynced):
+    """States that were set and that a read may not show yet, by session id."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: dict[str, bytes | None] = {}
+
+    def forgotten(self, row: object) -> None:
+        assert isinstance(row, str)
+        del self.values[row]
 
 
 class SessionBook:
-    def __init__(self, log: Log, bodies: Bodies) -> None:
+    def __init__(self, log: Log) -> None:
         self.log = log
-        self._bodies = bodies
         self.held: dict[str, Session] = {}
+        self.soonest_ms = NOT_DUE
+        """No held session's lock ends before this."""
+        self.states = SessionStates()
         self.waiting: dict[str, None] = {}
         """Ids of sessions known to have messages and no holder, the longest waiting first."""
         self.scanned_to = b""
@@ -99,26 +95,45 @@ class SessionBook:
         """A message of a session is committed, or returned after its lock ended."""
         session_id = entry.session_id()
         assert session_id is not None, "a log with sessions has only messages with a session id"
+        log = self.log
+        known = log.memory.get(entry.rank) is entry
         session = self.held.get(session_id)
         if session is not None:
-            session.arrive(entry)
             self.touched[session_id] = session
-        else:
-            if self.log.memory.pop(entry.rank, None) is not None and entry.body:
-                self._bodies.detach(entry)
-            self.note(session_id)
+            if session.arrive(entry):
+                log.memory[entry.rank] = entry
+            elif not known:
+                log.bodies.detach(entry)
+            return
+        if not known:
+            log.bodies.detach(entry)
+        elif not log.removed.has_reads():  # a read under way may show it as it was; memory knows better
+            self._forget(entry)
+        self.note(session_id)
+
+    def _forget(self, entry: Entry) -> None:
+        del self.log.memory[entry.rank]
+        self.log.bodies.detach(entry)
+
+    def settled(self, entry: Entry) -> None:
+        """A message that was delivered is settled, or lies deferred again."""
+        session_id = entry.session_id()
+        session = None if session_id is None else self.held.get(session_id)
+        if session is not None:
+            session.outstanding.pop(entry.sequence, None)
 
     def note(self, session_id: str) -> None:
         """A session without a holder has messages."""
         if session_id in self.waiting or session_id in self.held:
             return
-        behind = records.session_prefix(self.log.session_prefix, session_id) <= self.scanned_to
-        if self.scan_done or behind:
-            if len(self.waiting) >= SESSIONS_IN_MEMORY:
-                self.scan_done = False
-                self.scanned_to = b""
-            else:
-                self.waiting[session_id] = None
+        ahead = records.session_prefix(self.log.session_prefix, session_id) > self.scanned_to
+        if not self.scan_done and not self.scanning and ahead:
+            return  # the scan will find it
+        if len(self.waiting) < self.log.bounds.sessions:
+            self.waiting[session_id] = None
+        else:
+            self.scan_done = False
+            self.scanned_to = b""
 
     def has_waiting(self) -> bool:
         return bool(self.waiting) or not self.scan_done
@@ -132,23 +147,29 @@ class SessionBook:
             self.waiting[session_id] = None
 
     def hold(self, session_id: str, holder: object, until_ms: int, until_wall_ms: int) -> Session:
-        prefix = records.session_prefix(self.log.session_prefix, session_id)
-        session = Session(session_id, prefix, holder, until_ms, until_wall_ms)
+        log = self.log
+        prefix = records.session_prefix(log.session_prefix, session_id)
+        session = Session(session_id, prefix, holder, until_ms, until_wall_ms, log.bounds)
         self.held[session_id] = session
+        self.soonest_ms = min(self.soonest_ms, until_ms)
         self.waiting.pop(session_id, None)
         return session
 
-    def let_go(self, session: Session) -> list[Entry]:
-        """Ends a hold; gives the entries that were in memory for it."""
+    def let_go(self, session: Session) -> None:
+        """Ends a hold; what was in memory for it and is not outstanding leaves memory."""
         session.lost = True
         del self.held[session.id]
-        entries = [entry for entry in session.ready if not entry.gone]
-        entries += [entry for _, entry in session.returned if not entry.gone]
+        self.touched.pop(session.id, None)
+        entries = session.drain()
         for entry in entries:
-            self.log.memory.pop(entry.rank, None)
+            self._forget(entry)
         if entries or not session.whole:
             self.waiting[session.id] = None
-        return entries
 
     def expired(self, mono_ms: int) -> list[Session]:
-        return [session for session in self.held.values() if session.until_ms <= mono_ms]
+        """The held sessions whose locks have run out."""
+        if mono_ms < self.soonest_ms:
+            return []
+        found = [session for session in self.held.values() if session.until_ms <= mono_ms]
+        self.soonest_ms = min([s.until_ms for s in self.held.values() if s.until_ms > mono_ms], default=NOT_DUE)
+        return found

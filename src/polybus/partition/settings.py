@@ -8,9 +8,27 @@ from __future__ import annotations
 
 from typing import Final
 
+from polybus import limits
 from polybus.rules.ruleset import TopicRules
 
 INFINITE_MS: Final = 1 << 62
+
+
+class Bounds:
+    """How much of a partition is in memory at once. Simulations and tests make the numbers small."""
+
+    def __init__(self) -> None:
+        self.window_entries = limits.WINDOW_ENTRIES
+        self.window_bytes = limits.WINDOW_BYTES
+        self.page_entries = limits.PAGE_ENTRIES
+        self.session_entries = limits.SESSION_WINDOW_ENTRIES
+        self.session_bytes = limits.SESSION_WINDOW_BYTES
+        self.sessions = limits.SESSIONS_IN_MEMORY
+        self.recent_ids = limits.RECENT_IDS
+        self.sweep_rows = limits.SWEEP_ROWS
+        self.stage_rows = limits.STAGE_ROWS
+        self.shared_body_bytes = limits.SHARED_BODY_BYTES
+        self.separate_body_bytes = limits.SEPARATE_BODY_BYTES
 
 
 class LogSettings:
@@ -48,3 +66,4 @@ class EntitySettings:
         self.keep_topic_log = False
         """True while a cursor reads the topic itself."""
         self.events = False
+        self.bounds = Bounds()

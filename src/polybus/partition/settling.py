@@ -11,16 +11,19 @@ from typing import Final
 from polybus.clock import Now
 from polybus.errors import InvalidOperation
 from polybus.limits import PROPERTIES_BYTES
-from polybus.message.overlay import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON
-from polybus.partition import events, records, transfers
+from polybus.message.overlay import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, Overlay
+from polybus.partition import events, transfers
 from polybus.partition.broker import Broker
 from polybus.partition.entry import Entry
 from polybus.partition.log import DEAD_LETTER, KINDS, MAIN, Log
 from polybus.partition.output import Reply
-from polybus.partition.storing import copy_into, enter, note, remove, rewrite
+from polybus.partition.storing import copy_into, enter, note, remove, rest, rewrite
 
 MAX_DELIVERY_REASON: Final = "MaxDeliveryCountExceeded"
 HEADER_REASON: Final = "HeaderSizeExceeded"
+HEADER_DESCRIPTION: Final = "The size quota for this stream has been exceeded."
+
+Properties = dict[str, object]
 
 
 def complete(broker: Broker, log: Log, lock: int, now: Now, reply: Reply | None, context: object) -> None:
@@ -41,16 +44,17 @@ def abandon(
     log: Log,
     lock: int,
     now: Now,
-    properties: dict[str, object] | None,
+    properties: Properties | None,
     reply: Reply | None,
     context: object,
 ) -> None:
     entry = held(broker, log, lock, now)
+    check_properties(entry, properties)
     settle_abandon(broker, entry, now, properties)
     respond(broker, reply, context)
 
 
-def settle_abandon(broker: Broker, entry: Entry, now: Now, properties: dict[str, object] | None) -> None:
+def settle_abandon(broker: Broker, entry: Entry, now: Now, properties: Properties | None) -> None:
     broker.wall(now)
     if properties:
         entry.own_overlay().change(properties)
@@ -66,17 +70,13 @@ def count_delivery(broker: Broker, entry: Entry, change: str) -> None:
         description = f"Message could not be consumed after {entry.delivery_count} delivery attempts."
         settle_dead_letter(broker, entry, MAX_DELIVERY_REASON, description, None)
         return
-    if _oversized(entry):
-        settle_dead_letter(
-            broker, entry, HEADER_REASON, "The size quota for this stream has been exceeded.", None
-        )
+    if log.kind == MAIN and _oversized(entry, entry.overlay):
+        settle_dead_letter(broker, entry, HEADER_REASON, HEADER_DESCRIPTION, None)
         return
     _let_go(broker, entry, returns=True)
     batch = rewrite(broker, entry)
     if entry.deferred:
-        log.deferred_memory.pop(entry.sequence, None)
-        if entry.body:
-            broker.bodies.detach(entry)
+        log.deferrals.rest(entry)
     else:
         batch.arrivals.append(entry)
 
@@ -86,45 +86,36 @@ def defer(
     log: Log,
     lock: int,
     now: Now,
-    properties: dict[str, object] | None,
+    properties: Properties | None,
     reply: Reply | None,
     context: object,
 ) -> None:
     entry = held(broker, log, lock, now)
+    check_properties(entry, properties)
     settle_defer(broker, entry, now, properties)
     respond(broker, reply, context)
 
 
-def settle_defer(broker: Broker, entry: Entry, now: Now, properties: dict[str, object] | None) -> None:
+def settle_defer(broker: Broker, entry: Entry, now: Now, properties: Properties | None) -> None:
     broker.wall(now)
     log = entry.log
     if properties:
         entry.own_overlay().change(properties)
+        if log.kind == MAIN and _oversized(entry, entry.overlay):
+            settle_dead_letter(broker, entry, HEADER_REASON, HEADER_DESCRIPTION, None)
+            return
     note(broker, entry, events.DEFERRED)
+    _let_go(broker, entry)
     if entry.deferred:
-        _let_go(broker, entry)
         rewrite(broker, entry)
-        log.deferred_memory.pop(entry.sequence, None)
-        if entry.body:
-            broker.bodies.detach(entry)
+        log.deferrals.rest(entry)
         return
     twin = copy_into(broker, log, entry)
-    twin.deferred = True
     twin.position = entry.position
     twin.rank = entry.rank
     twin.expires_ms = entry.expires_ms
-    _let_go(broker, entry)
-    batch = remove(broker, entry)
-    batch.put(broker.key_of(twin), broker.record(twin))
-    if twin.expires_ms:
-        key = records.expiry_key(broker.prefix, twin.expires_ms, log.id, twin.sequence)
-        batch.put(key, b"")
-    log.deferred += 1
-    log.deferred_bytes += twin.size
-    if twin.body:
-        broker.bodies.detach(twin)
-    else:
-        broker.size += twin.size
+    remove(broker, entry)
+    rest(broker, twin)
 
 
 def dead_letter(
@@ -134,7 +125,7 @@ def dead_letter(
     now: Now,
     reason: str | None,
     description: str | None,
-    properties: dict[str, object] | None,
+    properties: Properties | None,
     reply: Reply | None,
     context: object,
 ) -> None:
@@ -155,7 +146,7 @@ def settle_dead_letter(
     entry: Entry,
     reason: str | None,
     description: str | None,
-    properties: dict[str, object] | None,
+    properties: Properties | None,
 ) -> None:
     """Moves an entry into the dead letters of its log, or to where the entity forwards them."""
     log = entry.log
@@ -170,30 +161,33 @@ def settle_dead_letter(
         overlay.application[DEAD_LETTER_DESCRIPTION] = description
     overlay.dead_letter_source = log.settings.source
     note(broker, entry, events.DEAD_LETTERED, reason)
-    dead = broker.log(log.settings.number * KINDS + DEAD_LETTER)
     destination = log.settings.forward_dead_letters_to
     if destination is not None:
-        transfers.forward(broker, log, entry, destination)
+        transfers.forward(broker, log, entry, destination, dead=True)
     else:
+        dead = broker.log(log.settings.number * KINDS + DEAD_LETTER)
         enter(broker, dead, copy_into(broker, dead, entry))
     remove(broker, entry)
 
 
 def release(broker: Broker, log: Log, lock: int, now: Now) -> None:
     """Gives a message back as if it had never been taken: nothing is counted, nothing written."""
-    entry = held(broker, log, lock, now)
-    _let_go(broker, entry, returns=True)
+    give_back(broker, held(broker, log, lock, now))
+    if log.watcher is not None:
+        log.watcher.available()
+
+
+def give_back(broker: Broker, entry: Entry) -> None:
+    log = entry.log
     if entry.deferred:
-        log.deferred_memory.pop(entry.sequence, None)
-        if entry.body:
-            broker.bodies.detach(entry)
+        _let_go(broker, entry)
+        log.deferrals.rest(entry)
         return
+    _let_go(broker, entry, returns=True)
     if log.sessions is not None:
         log.sessions.arrive(entry)
     else:
         log.give_back(entry)
-    if log.watcher is not None:
-        log.watcher.available()
 
 
 def renew(broker: Broker, log: Log, lock: int, now: Now) -> int:
@@ -202,10 +196,11 @@ def renew(broker: Broker, log: Log, lock: int, now: Now) -> int:
         raise InvalidOperation(
             "The lock of a message in a session cannot be renewed; renew the session's lock."
         )
-    entry = held(broker, log, lock, now)
-    entry.locked_until_ms = now.mono_ms + log.settings.lock_ms
-    entry.locked_until_wall_ms = now.wall_ms + log.settings.lock_ms
-    log.lock_queue.append((entry.locked_until_ms, lock))
+    entry = broker.locked(log, lock, now)
+    lock_ms = log.settings.lock_ms
+    entry.locked_until_ms = now.mono_ms + lock_ms
+    entry.locked_until_wall_ms = now.wall_ms + lock_ms
+    broker.lock_ends.add(lock_ms, entry.locked_until_ms, lock)
     return entry.locked_until_wall_ms
 
 
@@ -220,11 +215,8 @@ def held(broker: Broker, log: Log, lock: int, now: Now) -> Entry:
 def _let_go(broker: Broker, entry: Entry, returns: bool = False) -> None:
     """Ends the lock; a session keeps what returns among its outstanding until it arrives again."""
     sessions = entry.log.sessions
-    if sessions is not None and not returns:
-        session_id = entry.session_id()
-        session = sessions.held.get(session_id) if session_id is not None else None
-        if session is not None:
-            session.outstanding.pop(entry.sequence, None)
+    if sessions is not None and not (returns and not entry.deferred):
+        sessions.settled(entry)
     broker.unlock(entry)
 
 
@@ -233,5 +225,17 @@ def respond(broker: Broker, reply: Reply | None, context: object) -> None:
         broker.out().replies.append((reply, context, None))
 
 
-def _oversized(entry: Entry) -> bool:
-    return entry.overlay is not None and len(entry.overlay.to_bytes()) > PROPERTIES_BYTES
+def check_properties(entry: Entry, properties: Properties | None) -> None:
+    """Too many properties kill a message; where it cannot die any more, they are refused."""
+    if properties and entry.log.kind != MAIN:
+        overlay = Overlay() if entry.overlay is None else entry.overlay.copy()
+        overlay.change(properties)
+        if _oversized(entry, overlay):
+            raise InvalidOperation(f"The properties of a message cannot exceed {PROPERTIES_BYTES} bytes.")
+
+
+def _oversized(entry: Entry, overlay: Overlay | None) -> bool:
+    if overlay is None or not overlay.application:
+        return False
+    message = entry.loaded()
+    return len(overlay.to_bytes()) + message.body_at - message.bare_at > PROPERTIES_BYTES

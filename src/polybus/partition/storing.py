@@ -37,75 +37,86 @@ def enter(broker: Broker, log: Log, entry: Entry) -> bytes:
     key = records.number_key(log.active_prefix, entry.rank)
     batch.put(key, broker.record(entry))
     if log.by_position:
-        batch.put(records.number_key(log.numbers_prefix, entry.sequence), entry.rank.to_bytes(8, "big"))
+        index = records.number_key(log.numbers_prefix, entry.sequence)
+        batch.put(index, records.sealed_number(entry.rank))
     elif log.sessions is not None:
         batch.put(_session_key(log, entry), b"")
     if entry.expires_ms:
-        batch.put(records.expiry_key(broker.prefix, entry.expires_ms, log.id, entry.sequence), b"")
-        if entry.expires_ms < broker.expiry_due_ms:
-            broker.expiry_due_ms = entry.expires_ms
-        if entry.expires_ms < broker.expiry_low:
-            broker.expiry_low = entry.expires_ms
+        _put_expiry(broker, batch, entry)
     log.active += 1
     log.active_bytes += entry.size
     if entry.body == 0:
         broker.size += entry.size
-    if log.sessions is None:
-        log.entering.append(entry.rank)
     batch.arrivals.append(entry)
     return key
+
+
+def rest(broker: Broker, entry: Entry) -> Output:
+    """Puts an entry among the deferred messages of its log, with the position it had."""
+    log = entry.log
+    batch = broker.out(log)
+    entry.deferred = True
+    batch.put(broker.key_of(entry), broker.record(entry))
+    if entry.expires_ms:
+        _put_expiry(broker, batch, entry)
+    log.deferred += 1
+    log.deferred_bytes += entry.size
+    if entry.body == 0:
+        broker.size += entry.size
+    log.deferrals.put(entry)
+    log.deferrals.changed(batch, entry.sequence)
+    return batch
+
+
+def _put_expiry(broker: Broker, batch: Output, entry: Entry) -> None:
+    key = records.expiry_key(broker.prefix, entry.expires_ms, entry.log.id, entry.sequence)
+    batch.put(key, b"")
+    broker.expiry.add(entry.expires_ms)
 
 
 def remove(broker: Broker, entry: Entry) -> Output:
     """Takes an entry out of its log for good; a cursor may still keep its bytes."""
     log = entry.log
     batch = broker.out(log)
+    if entry.expires_ms:
+        batch.delete(records.expiry_key(broker.prefix, entry.expires_ms, log.id, entry.sequence))
     if entry.deferred:
         log.deferred -= 1
         log.deferred_bytes -= entry.size
-        log.deferred_memory.pop(entry.sequence, None)
-        log.deferred_removed.add(entry.sequence)
-        batch.removed.append((log.deferred_removed, entry.sequence))
         batch.delete(records.number_key(log.deferred_prefix, entry.sequence))
         _free(broker, batch, entry)
         entry.gone = True
+        log.deferrals.put(entry)
+        log.deferrals.changed(batch, entry.sequence)
     else:
         log.active -= 1
         log.active_bytes -= entry.size
-        _remove_row(broker, batch, log, entry)
-        if log.sessions is not None or entry.rank not in log.memory:
-            log.removed.add(entry.rank)
-            batch.removed.append((log.removed, entry.rank))
         if log.by_position:
             batch.delete(records.number_key(log.numbers_prefix, entry.sequence))
         elif log.sessions is not None:
             batch.delete(_session_key(log, entry))
+        _remove_row(broker, batch, log, entry)
         log.forget(entry)
-    if entry.expires_ms:
-        batch.delete(records.expiry_key(broker.prefix, entry.expires_ms, log.id, entry.sequence))
+        log.removed.changed(batch, entry.rank)
     return batch
 
 
 def _remove_row(broker: Broker, batch: Output, log: Log, entry: Entry) -> None:
-    if entry.position > log.floor:
-        mark = records.settled_mark(entry.position, broker.wall_ms, entry.size, entry.body)
-        batch.put(records.number_key(log.settled_prefix, entry.rank), mark)
-        log.retained += 1
-        log.retained_bytes += entry.size
-        if entry.body == 0:
-            broker.size -= entry.size
-        else:
-            broker.bodies.detach(entry)
-    else:
+    if entry.position <= log.floor:
         batch.delete(records.number_key(log.active_prefix, entry.rank))
         _free(broker, batch, entry)
+        return
+    mark = records.settled_mark(entry.position, broker.wall_ms, entry.size, entry.body)
+    batch.put(records.number_key(log.settled_prefix, entry.rank), mark)
+    if entry.rank <= log.trimmed_to:
+        log.trimmed_to = entry.rank - 1
+    log.retained += 1
+    log.retained_bytes += entry.size
+    broker.size -= broker.bodies.settle(batch, entry) if entry.body else entry.size
 
 
 def _free(broker: Broker, batch: Output, entry: Entry) -> None:
-    if entry.body == 0:
-        broker.size -= entry.size
-    else:
-        broker.size -= broker.bodies.release(batch, entry)
+    broker.size -= broker.bodies.release(batch, entry) if entry.body else entry.size
 
 
 def _session_key(log: Log, entry: Entry) -> bytes:
@@ -116,17 +127,20 @@ def _session_key(log: Log, entry: Entry) -> bytes:
 
 def rewrite(broker: Broker, entry: Entry) -> Output:
     """Writes an entry again in its place, after its marks have changed."""
-    batch = broker.out(entry.log)
+    log = entry.log
+    batch = broker.out(log)
     batch.put(broker.key_of(entry), broker.record(entry))
+    if entry.deferred:
+        log.deferrals.changed(batch, entry.sequence)
     return batch
 
 
 def copy_into(broker: Broker, log: Log, entry: Entry) -> Entry:
-    """The same message as a new entry for another log (or table); it shares nothing that changes."""
+    """The same message as a new entry for another log (or table); they share only the body, which is counted."""
     twin = Entry(
         log,
         entry.sequence,
-        entry.message,
+        entry.loaded(),
         entry.enqueued_ms,
         0,
         entry.original,
@@ -135,10 +149,8 @@ def copy_into(broker: Broker, log: Log, entry: Entry) -> Entry:
     )
     twin.delivery_count = entry.delivery_count
     if entry.body:
-        batch = broker.out(log)
-        number = broker.bodies.add(batch, entry.loaded(), 1)
-        broker.size += entry.size
-        broker.bodies.attach(twin, number)
+        broker.bodies.share(broker.out(), entry.body)
+        broker.bodies.attach(twin, entry.body)
     return twin
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from polybus.limits import STORE_COPY_BYTES, STORE_COPY_ROWS, STORE_KEY_BYTES
 from polybus.store.base import Batch, Row, Store
+from polybus.store.folder import make_fresh_folder
 
 PAST_ALL_KEYS = b"\xff" * (STORE_KEY_BYTES + 1)
 """Above every key that may be stored: longer than any, and nothing but the highest byte."""
@@ -40,7 +41,7 @@ def copy_into_folder(store_id: bytes, scan: ScanPage, target: Path) -> None:
     # Imported here because a bus that only lives in memory need not load RocksDB.
     from polybus.store.rocks import RocksStore
 
-    target.mkdir(parents=True)
+    make_fresh_folder(target)
     copy = RocksStore(target, store_id=store_id)
     try:
         copy_rows(scan, copy)

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Literal
 
 from polybus.errors import StoreError, StoreFenced, StoreFull
-from polybus.store.base import Batch, Row, Store
+from polybus.store.base import NO_LIMIT, Batch, Row, Store
 from polybus.store.copying import copy_rows
 from polybus.store.memory import MemoryStore
 
-Kind = Literal["get", "scan", "commit", "sync"]
-KINDS: tuple[Kind, ...] = ("get", "scan", "commit", "sync")
-"""`commit` fails before anything is written, `sync` after: then nobody knows what the disk holds."""
+Kind = Literal["open", "get", "scan", "commit", "sync"]
+KINDS: tuple[Kind, ...] = ("open", "get", "scan", "commit", "sync")
+"""`open` is met by whoever opens the store. `commit` fails before anything is written, `sync` after: then nobody
+knows what the disk holds."""
 
 
 class _Gate:
@@ -56,6 +57,11 @@ class Faults:
 
     def fail_from_now(self, kind: Kind) -> None:
         self._fail_from[kind] = self.calls[kind] + 1
+
+    def take_down(self) -> None:
+        """The store is gone: every call fails, and so does opening it again, until `heal`."""
+        for kind in KINDS:
+            self.fail_from_now(kind)
 
     def hang(self, kind: Kind) -> None:
         """Calls of this kind block until `release`."""
@@ -147,7 +153,7 @@ class FailingStore(Store):
         self.faults.meet("get")
         return (self._view or self.inner).get(keys)
 
-    def scan(self, start: bytes, end: bytes, limit: int, max_bytes: int = 1 << 62) -> list[Row]:
+    def scan(self, start: bytes, end: bytes, limit: int, max_bytes: int = NO_LIMIT) -> list[Row]:
         self.faults.meet("scan")
         return (self._view or self.inner).scan(start, end, limit, max_bytes)
 

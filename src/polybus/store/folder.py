@@ -62,6 +62,14 @@ class StoreFolder:
             raise StoreFenced(f"{self.path}: another process or handle has this store open") from error
 
 
+def make_fresh_folder(path: Path) -> None:
+    """Makes a folder that must not exist yet."""
+    try:
+        path.mkdir(parents=True)
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror}") from error
+
+
 def sync_folder(path: Path) -> None:
     """Makes the names in a folder durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from polybus.errors import StoreFenced
-from polybus.store.base import Batch, Row, Store
+from polybus.store.base import NO_LIMIT, Batch, Row, Store
 from polybus.store.copying import copy_into_folder
 from polybus.store.sorted_keys import SortedKeys
 
@@ -40,7 +40,7 @@ class MemoryStore(Store):
             self._check_open()
             return list(map(self._rows.get, keys))
 
-    def scan(self, start: bytes, end: bytes, limit: int, max_bytes: int = 1 << 62) -> list[Row]:
+    def scan(self, start: bytes, end: bytes, limit: int, max_bytes: int = NO_LIMIT) -> list[Row]:
         rows: list[Row] = []
         with self._lock:
             self._check_open()

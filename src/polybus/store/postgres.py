@@ -22,7 +22,7 @@ from psycopg import sql
 
 from polybus.errors import BugError, StoreCorrupt, StoreError, StoreFenced, StoreFull
 from polybus.limits import STORE_KEY_BYTES, STORE_READ_THREADS
-from polybus.store.base import Batch, Row, Store
+from polybus.store.base import NO_LIMIT, Batch, Row, Store
 from polybus.store.connections import Connection, Pool, connect, sever
 from polybus.store.copying import copy_into_folder
 from polybus.store.format import StoreFormat, new_format
@@ -91,7 +91,7 @@ class PostgresStore(Store):
         values = dict(self._read("get", {"keys": list(keys)}))
         return [values.get(key) for key in keys]
 
-    def scan(self, start: bytes, end: bytes, limit: int, max_bytes: int = 1 << 62) -> list[Row]:
+    def scan(self, start: bytes, end: bytes, limit: int, max_bytes: int = NO_LIMIT) -> list[Row]:
         if start >= end or limit <= 0:
             return []
         return self._read("scan", {"start": start, "end": end, "limit": limit, "max_bytes": max_bytes})

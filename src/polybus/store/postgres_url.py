@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from polybus.errors import ConfigError
 
@@ -34,10 +34,16 @@ def parse_postgres_url(url: str) -> PostgresUrl:
     passed_on = [(name, value) for name, value in options if name != "schema"]
     shown = [(name, value) for name, value in options if name not in _SECRETS]
     return PostgresUrl(
-        conninfo=urlunsplit(parts._replace(query=urlencode(passed_on))),
-        shown=urlunsplit(parts._replace(netloc=_without_password(parts.netloc), query=urlencode(shown, safe="/"))),
+        conninfo=_joined(parts.netloc, parts.path, passed_on),
+        shown=_joined(_without_password(parts.netloc), parts.path, shown),
         schema=schema,
     )
+
+
+def _joined(netloc: str, path: str, options: list[tuple[str, str]]) -> str:
+    # libpq reads %20 but not +, and wants both slashes also where no host follows.
+    query = urlencode(options, safe="/", quote_via=quote)
+    return f"postgresql://{netloc}{path}" + (f"?{query}" if query else "")
 
 
 def _without_password(netloc: str) -> str:

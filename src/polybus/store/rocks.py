@@ -23,9 +23,9 @@ from typing import Any
 from rocksdict import Checkpoint, Rdict, ReadOptions, WriteBatch
 
 from polybus.errors import StoreCorrupt, StoreError, StoreFenced, StoreFull
-from polybus.limits import ROCKS_FLOOR_BYTES
-from polybus.store.base import Batch, Row, Store
-from polybus.store.folder import StoreFolder
+from polybus.limits import ROCKS_FLOOR_BYTES, ROCKS_RELIEF_BYTES
+from polybus.store.base import NO_LIMIT, Batch, Row, Store
+from polybus.store.folder import StoreFolder, make_fresh_folder
 from polybus.store.format import FORMAT_NAME, StoreFormat, new_format
 from polybus.store.logcheck import check_logs
 from polybus.store.rocks_options import Budget, families, rocks_options, shared_budget, synced_writes
@@ -58,6 +58,7 @@ class RocksStore(Store):
         self._free_space = free_space
         self._synced = synced_writes()
         self._fenced: str | None = None
+        self._unrelieved_bytes = 0
         self._db: Any = None
         # A handle that is closed while another thread is inside it would be an error of the binding.
         self._reading = threading.Lock()
@@ -70,6 +71,7 @@ class RocksStore(Store):
             self.close()
             raise
         self.store_id = self.format.store_id
+        self._budget.join(self)
 
     def _open(self, store_id: bytes | None) -> StoreFormat:
         if not self._folder.database.exists():
@@ -123,7 +125,7 @@ class RocksStore(Store):
             except Exception as error:
                 raise self._translated(error) from error
 
-    def scan(self, start: bytes, end: bytes, limit: int, max_bytes: int = 1 << 62) -> list[Row]:
+    def scan(self, start: bytes, end: bytes, limit: int, max_bytes: int = NO_LIMIT) -> list[Row]:
         if start >= end or limit <= 0:
             return []
         bounds = ReadOptions()
@@ -151,6 +153,27 @@ class RocksStore(Store):
             except Exception as error:
                 self._fenced = str(error)
                 raise self._translated(error) from error
+            self._unrelieved_bytes += batch.bytes
+            if self._unrelieved_bytes > ROCKS_RELIEF_BYTES:
+                self._unrelieved_bytes = 0
+                self._budget.relieve()
+
+    def buffered_bytes(self) -> int:
+        db = self._db
+        return 0 if db is None else db.property_int_value("rocksdb.cur-size-active-mem-table") or 0
+
+    def flush_soon(self) -> None:
+        """Starts to write the buffers to a table and does not wait for it."""
+        if not self._copying.acquire(blocking=False):
+            return
+        try:
+            if self._db is not None:
+                self._db.flush(wait=False)
+        except Exception:
+            # Whatever keeps it from flushing keeps it from writing: its own next commit says so to its owner.
+            return
+        finally:
+            self._copying.release()
 
     def _refuse_without_room(self, batch: Batch) -> None:
         free = self.free_bytes()
@@ -167,7 +190,7 @@ class RocksStore(Store):
         with self._copying:
             db = self._opened()
             try:
-                target.mkdir(parents=True)
+                make_fresh_folder(target)
                 # Flushing lets the GIL go; making the checkpoint does not, and has only links left to make.
                 db.flush()
                 checkpoint = Checkpoint(db)
@@ -180,6 +203,7 @@ class RocksStore(Store):
     def close(self) -> None:
         with self._copying, self._writing, self._reading:
             db, self._db = self._db, None
+            self._budget.leave(self)
             try:
                 if db is not None:
                     db.close()

@@ -8,7 +8,7 @@ at the first restart.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 from rocksdict import (
     BlockBasedOptions,
@@ -28,14 +28,39 @@ _BYTES_PER_SYNC = 1024 * 1024
 _BLOOM_BITS = 10
 
 
+class Buffered(Protocol):
+    """What holds write buffers of the budget and can be asked to flush them."""
+
+    def buffered_bytes(self) -> int: ...
+
+    def flush_soon(self) -> None: ...
+
+
 class Budget:
-    """The block cache and the write buffers of all stores; the buffers are charged to the cache."""
+    """The block cache and the write buffers of all stores; the buffers are charged to the cache.
+
+    RocksDB makes the store that is writing flush when the budget is used up, whoever uses it. Idle stores that
+    keep their buffers would so make a busy one flush at every write. `relieve` asks the greatest holder first.
+    """
 
     def __init__(self, cache_bytes: int, write_buffers_bytes: int) -> None:
         self.cache = Cache(cache_bytes)
         self.write_buffers = WriteBufferManager.new_write_buffer_manager_with_cache(
             write_buffers_bytes, False, self.cache
         )
+        self._relief_bytes = write_buffers_bytes * 3 // 4
+        self._holders: list[Buffered] = []
+
+    def join(self, holder: Buffered) -> None:
+        self._holders.append(holder)
+
+    def leave(self, holder: Buffered) -> None:
+        if holder in self._holders:
+            self._holders.remove(holder)
+
+    def relieve(self) -> None:
+        if self.write_buffers.get_usage() > self._relief_bytes:
+            max(list(self._holders), key=lambda holder: holder.buffered_bytes()).flush_soon()
 
 
 @cache

@@ -108,6 +108,7 @@ class Event:
 
 
 _NAMES: Final = tuple(field.name for field in fields(Event))
+_decode = json.JSONDecoder().decode
 _encode = json.JSONEncoder(separators=(",", ":"), ensure_ascii=True, allow_nan=False).encode
 
 
@@ -127,7 +128,7 @@ def to_line(event: Event) -> bytes:
 
 
 def from_line(line: bytes) -> Event:
-    values: dict[str, Any] = json.loads(line)
+    values: dict[str, Any] = _decode(line.decode("ascii"))
     if "partitions" in values:
         values["partitions"] = tuple(values["partitions"])
     return Event(**values)

@@ -1,4 +1,4 @@
-"""A loop with virtual time, a clock that reads it, and a store driver that completes on it, all from a seed.
+"""A loop with virtual time and a clock that reads it, from a seed.
 
 The very code that runs on asyncio in production runs here in one thread, in no time, and the same seed gives
 the same history byte for byte. `SimLoop` has the few methods of an event loop that the bus uses. Nothing in
@@ -15,14 +15,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from random import Random
 from typing import Any, Final
 
 from polybus.clock import Now
-from polybus.errors import BugError, StoreError, StoreFenced, StoreFull
-from polybus.store.base import Batch, Get, Read, Store
+from polybus.errors import BugError
 
 _MICROSECONDS: Final = 1_000_000
 MAX_STEPS: Final = 1_000_000
@@ -176,186 +174,3 @@ class SimClock:
     def jump_wall(self, ms: int) -> None:
         """Moves the wall clock alone, forward or back."""
         self._wall_ms += ms
-
-
-class Fault:
-    """What can go wrong with a commit."""
-
-    FAIL_BEFORE: Final = "fail_before"  # nothing is written; the store is fenced
-    FAIL_AFTER: Final = "fail_after"  # written, but reported as failed, so in doubt; the store is fenced
-    FULL: Final = "full"  # nothing is written; the store goes on
-    HANG: Final = "hang"  # nothing happens until `release`
-    CRASH: Final = "crash"  # the process dies: see `SimStoreDriver.crash`
-
-
-@dataclass(frozen=True, slots=True)
-class SimFaults:
-    """How often what goes wrong, as probabilities for each commit (or read), and how long things take."""
-
-    fail_before: float = 0.0
-    fail_after: float = 0.0
-    full: float = 0.0
-    hang: float = 0.0
-    crash: float = 0.0
-    fail_read: float = 0.0
-    commit_ms: tuple[float, float] = (0.2, 4.0)
-    read_ms: tuple[float, float] = (0.0, 2.0)
-
-    def choose(self, rng: Random) -> str | None:
-        rates = (
-            (Fault.FAIL_BEFORE, self.fail_before),
-            (Fault.FAIL_AFTER, self.fail_after),
-            (Fault.FULL, self.full),
-            (Fault.HANG, self.hang),
-            (Fault.CRASH, self.crash),
-        )
-        draw = rng.random()
-        for fault, rate in rates:
-            if draw < rate:
-                return fault
-            draw -= rate
-        return None
-
-
-CommitDone = Callable[[StoreError | None], None]
-ReadDone = Callable[[list[Any], StoreError | None], None]
-
-
-class SimStoreDriver:
-    """Drives a store on a SimLoop: what the real drivers do with threads, with seeded delays and faults.
-
-    Commits complete in order, one at a time; reads go their own way and may overtake them. A batch reaches
-    the store in the instant in which its commit completes, so the store always holds what is synced and
-    nothing more. After a failed commit the driver is fenced until `reopen`, and so are the commits that wait.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        loop: SimLoop,
-        rng: Random,
-        *,
-        faults: SimFaults | None = None,
-        on_crash: Callable[[SimStoreDriver], None] | None = None,
-    ) -> None:
-        self.store = store
-        self.faults = faults or SimFaults()
-        self.planned: list[str] = []  # faults for the coming commits, before any that the seed chooses
-        self.fenced = False
-        self._loop = loop
-        self._rng = rng
-        self._on_crash = on_crash
-        self._waiting: deque[tuple[Batch, CommitDone]] = deque()
-        self._busy = False
-        self._hanging = False
-        self._life = 0
-        self._closing: Callable[[], None] | None = None
-
-    def commit(self, batch: Batch, done: CommitDone) -> None:
-        self._waiting.append((batch, done))
-        if not self._busy:
-            self._start()
-
-    def read(self, read: Read, done: ReadDone) -> None:
-        self._later(self.faults.read_ms, self._read, read, done)
-
-    def close(self, done: Callable[[], None]) -> None:
-        """Closes the store once everything that was handed over is finished."""
-        self._closing = done
-        if not self._busy:
-            self._start()
-
-    def release(self) -> None:
-        """Lets a hanging commit go on."""
-        if self._hanging:
-            self._hanging = False
-            self._later((0.0, 0.0), self._finish, None)
-
-    def reopen(self) -> None:
-        """The store serves again after a failure."""
-        self.fenced = False
-
-    def crash(self) -> None:
-        """The process dies: what waits is forgotten, nobody is called back, and the driver is as new.
-
-        The commit under way may have reached the store or not; the seed decides.
-        """
-        if self._busy and self._waiting and self._rng.random() < 0.5:
-            self._write(self._waiting[0][0])
-        self._life += 1
-        self._waiting.clear()
-        self._busy = self._hanging = self.fenced = False
-        self._closing = None
-
-    def _later(self, span_ms: tuple[float, float], callback: Callable[..., object], *args: Any) -> None:
-        delay_s = self._rng.uniform(*span_ms) / 1000
-        self._loop.call_later(delay_s, self._call, self._life, callback, args)
-
-    def _call(self, life: int, callback: Callable[..., object], args: tuple[Any, ...]) -> None:
-        if life == self._life:
-            callback(*args)
-
-    def _start(self) -> None:
-        if self._waiting:
-            self._busy = True
-            fault = self.planned.pop(0) if self.planned else self.faults.choose(self._rng)
-            self._later(self.faults.commit_ms, self._finish, fault)
-        elif self._closing is not None:
-            done, self._closing = self._closing, None
-            self.store.close()
-            done()
-
-    def _finish(self, fault: str | None) -> None:
-        if fault == Fault.HANG and not self.fenced:
-            self._hanging = True
-            return
-        if fault == Fault.CRASH and not self.fenced:
-            self.crash()
-            if self._on_crash is not None:
-                self._on_crash(self)
-            return
-        batch, done = self._waiting.popleft()
-        error = self._outcome(batch, fault)
-        self._busy = False
-        done(error)
-        if not self._busy:
-            self._start()
-
-    def _outcome(self, batch: Batch, fault: str | None) -> StoreError | None:
-        if self.fenced:
-            return StoreFenced(f"{self.store.url} is fenced")
-        if fault == Fault.FULL:
-            return StoreFull(f"{self.store.url} is full")
-        if fault == Fault.FAIL_BEFORE:
-            self.fenced = True
-            return StoreError(f"{self.store.url}: the write failed")
-        error = self._write(batch)
-        if fault == Fault.FAIL_AFTER and error is None:
-            self.fenced = True
-            return StoreError(f"{self.store.url}: the sync failed")
-        return error
-
-    def _write(self, batch: Batch) -> StoreError | None:
-        try:
-            self.store.commit(batch)
-        except StoreFull as error:
-            return error
-        except StoreError as error:
-            self.fenced = True
-            return error
-        return None
-
-    def _read(self, read: Read, done: ReadDone) -> None:
-        if self._rng.random() < self.faults.fail_read:
-            done([], StoreError(f"{self.store.url}: the read failed"))
-            return
-        rows: list[Any] = []
-        failure = None
-        try:
-            if isinstance(read, Get):
-                rows += self.store.get(read.keys)
-            else:
-                rows += self.store.scan(read.start, read.end, read.limit, read.max_bytes)
-        except StoreError as error:
-            failure = error
-        done(rows, failure)

@@ -162,7 +162,8 @@ def test_a_second_element_of_a_name_does_not_count() -> None:
             SqlFilterDescription(expression="a", requires_preprocessing=True),
         ),
         (
-            '<Filter i:type="CorrelationFilter"><Label></Label><To i:nil="true">x</To><SessionId>s</SessionId></Filter>',
+            '<Filter i:type="CorrelationFilter"><Label></Label><To i:nil="true">x</To><SessionId>s</SessionId>'
+            "</Filter>",
             CorrelationFilterDescription(session_id="s"),
         ),
     ],
@@ -258,6 +259,15 @@ def test_message_size_is_refused_before_its_version(version: str) -> None:
         description = parse_entity(body, "q", later).description
         assert isinstance(description, QueueDescription)
         assert description.max_message_size_in_kilobytes == 256
+
+
+def test_partitioning_is_refused_before_its_version() -> None:
+    body = queue_body("<EnablePartitioning>true</EnablePartitioning>")
+    with pytest.raises(ArgumentError, match="EnablePartitioning"):
+        parse_entity(body, "q", "2012-08")
+    assert parse_entity(body, "q", "2013-10").description == QueueDescription(path="q", enable_partitioning=True)
+    plain = queue_body("<EnablePartitioning>false</EnablePartitioning>")
+    assert parse_entity(plain, "q", "2012-08").description == QueueDescription(path="q")
 
 
 WRONG_DOCUMENTS = [

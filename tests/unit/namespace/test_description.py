@@ -394,6 +394,11 @@ def test_a_short_window_from_a_file_survives_an_update() -> None:
         updated(created(queue()), asked)
 
 
+def test_a_plain_entity_has_one_partition() -> None:
+    with pytest.raises(ArgumentError, match="exactly one partition"):
+        validate(queue(partition_count=2), STANDARD)
+
+
 def test_keys_do_not_show() -> None:
     assert "secret" not in repr(queue(authorization_rules=(key_rule(primary_key="secret", secondary_key="secret"),)))
 

@@ -193,5 +193,10 @@ def test_integers_take_the_type_that_the_sdks_choose(value: int, type_name: str)
 
 
 def test_an_integer_beyond_64_bits_has_no_type() -> None:
-    with pytest.raises(ValueError, match="range of type long"):
-        TypedValue.of(2**63)
+    assert TypedValue.of(2**64 - 1).type == "unsignedLong"
+    with pytest.raises(ValueError, match="range of type unsignedLong"):
+        TypedValue.of(2**64)
+
+
+def test_infinities_are_written_as_xml_schema_has_them() -> None:
+    assert (TypedValue.of(math.inf).text, TypedValue.of(-math.inf).text) == ("INF", "-INF")

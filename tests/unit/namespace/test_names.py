@@ -116,6 +116,7 @@ ADDRESSES = [
 @pytest.mark.parametrize(("text", "address"), ADDRESSES)
 def test_addresses(text: str, address: Address) -> None:
     assert parse_address(text) == address
+    assert parse_address(address.path) == address
 
 
 @pytest.mark.parametrize(

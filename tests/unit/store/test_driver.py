@@ -88,14 +88,14 @@ def test_what_a_store_should_not_raise_counts_as_its_failure(kit: Kit) -> None:
 def test_reads_that_do_not_block_are_answered_at_once(kit: Kit) -> None:
     kit.commit(b"a")
     kit.wait_heard(1)
-    kit.read(Get((b"a", b"b")))
+    kit.read(Get([b"a", b"b"]))
     kit.read(Scan(b"", b"z", 10))
     assert kit.read_heard == [([b"v", None], None), ([(b"a", b"v")], None)]
 
 
 def test_a_failed_read_is_answered_with_its_error(kit: Kit) -> None:
     kit.store.faults.fail_nth("get")
-    kit.read(Get((b"a",)))
+    kit.read(Get([b"a"]))
     rows, error = kit.read_heard[0]
     assert rows == []
     assert isinstance(error, StoreError)
@@ -105,7 +105,7 @@ def test_a_failed_read_is_answered_with_its_error(kit: Kit) -> None:
 def test_reads_that_block_are_answered_on_the_loop(threaded: Kit) -> None:
     threaded.commit(b"a")
     threaded.wait_heard(1)
-    threaded.read(Get((b"a",)))
+    threaded.read(Get([b"a"]))
     assert threaded.read_heard == []
     threaded.loop.run_until(lambda: bool(threaded.read_heard))
     assert threaded.read_heard == [([b"v"], None)]
@@ -114,7 +114,7 @@ def test_reads_that_block_are_answered_on_the_loop(threaded: Kit) -> None:
 def test_a_read_does_not_wait_for_a_hung_commit(threaded: Kit) -> None:
     threaded.store.faults.hang("commit")
     threaded.commit(b"a")
-    threaded.read(Get((b"a",)))
+    threaded.read(Get([b"a"]))
     threaded.loop.run_until(lambda: bool(threaded.read_heard))
     assert threaded.read_heard == [([None], None)]
     assert threaded.heard == []
@@ -150,7 +150,7 @@ def test_a_hung_store_takes_no_further_commit(threaded: Kit) -> None:
 def test_a_hung_read_is_reported_at_its_deadline_and_others_go_on(threaded: Kit) -> None:
     threaded.store.faults.hang("scan")
     threaded.read(Scan(b"", b"z", 1))
-    threaded.read(Get((b"a",)))
+    threaded.read(Get([b"a"]))
     threaded.loop.run_until(lambda: bool(threaded.read_heard))
     assert threaded.read_heard == [([None], None)]
     threaded.loop.advance(10)
@@ -164,7 +164,7 @@ def test_reads_that_waited_too_long_for_a_thread_are_not_done_in_vain(threaded: 
     threaded.driver, first = driver, threaded.driver
     threaded.store.faults.hang("get")
     for _ in range(3):
-        threaded.read(Get((b"a",)))
+        threaded.read(Get([b"a"]))
     assert threaded.store.faults.wait_until_hanging("get")
     threaded.loop.advance(10)
     assert len(threaded.read_heard) == 3

@@ -175,6 +175,19 @@ def test_the_switches_can_be_read(store: FailingStore) -> None:
     assert store.faults.state() == {"full": False, "hangs": [], "slow": {}, "fails": []}
 
 
+def test_a_store_that_is_down_answers_nothing_until_healed(store: FailingStore) -> None:
+    put(store, b"a")
+    store.faults.take_down()
+    with pytest.raises(StoreError, match="open fails"):
+        store.faults.meet("open")
+    for call in (lambda: store.get([b"a"]), lambda: contents(store), lambda: put(store, b"b")):
+        with pytest.raises(StoreError, match="on demand"):
+            call()
+    store.faults.heal()
+    store.faults.meet("open")
+    assert contents(store.reopen()) == [b"a"]
+
+
 def test_a_store_without_a_way_back_says_so() -> None:
     outer = FailingStore(FailingStore(MemoryStore()))
     with pytest.raises(StoreError, match="no way to open it again"):

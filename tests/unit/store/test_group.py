@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from polybus.errors import StoreError, StoreFenced, StoreFull
-from polybus.store.base import Batch, Read
+from polybus.store.base import Batch, Read, Store
 from polybus.store.driver import InlineDriver
 from polybus.store.group import GroupBatch, GroupCommit
 from polybus.store.memory import MemoryStore
@@ -17,7 +17,7 @@ class HeldDriver:
     """Keeps each commit until the test finishes it."""
 
     def __init__(self) -> None:
-        self.store = MemoryStore()
+        self.store: Store = MemoryStore()
         self.hung = False
         self.late = 0
         self.last_error: StoreError | None = None

@@ -9,7 +9,7 @@ ID = bytes(range(16))
 
 
 def test_the_record_of_version_1_stays_readable() -> None:
-    record = bytes.fromhex("000102030405060708090a0b0c0d0e0f" "0001" "0000" "0000018bcfe56800")
+    record = bytes.fromhex("000102030405060708090a0b0c0d0e0f000100000000018bcfe56800")
     assert StoreFormat.decode(record, "s") == StoreFormat(ID, 1, 0, 1_700_000_000_000)
     assert StoreFormat(ID, 1, 0, 1_700_000_000_000).encode() == record
 

@@ -45,7 +45,7 @@ class Transaction:
 class Copy:
     """One sequence number under which a message was seen."""
 
-    __slots__ = ("consumed", "deliveries", "doubted", "key", "number", "session", "stored")
+    __slots__ = ("consumed", "deliveries", "doubted", "key", "number", "session", "stored", "taken_away")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -54,6 +54,7 @@ class Copy:
         self.deliveries: list[Span] = []
         self.consumed: list[Span] = []  # acknowledged completions, and deliveries that deleted it
         self.doubted: list[Span] = []  # the same with unknown outcome
+        self.taken_away: list[Span] = []  # what may have removed it from among the active messages
         self.stored: StoredMessage | None = None
 
     @property
@@ -250,8 +251,12 @@ class Ledger:
             began = self._released_at(span)
             self.released[event.token] = min(began, self.released.get(event.token, INFINITY))
         message_id, number = self.identify(event)
-        if event.op == Op.COMPLETE and message_id is not None and number is not None:
-            self._consume(self.place(event.entity)[0].record(message_id).copy(number), span, outcome)
+        if message_id is None or number is None or event.op in (Op.ABANDON, Op.RELEASE):
+            return
+        copy = self.place(event.entity)[0].record(message_id).copy(number)
+        copy.taken_away.append(span)
+        if event.op == Op.COMPLETE:
+            self._consume(copy, span, outcome)
 
     def _released_at(self, span: Span) -> int:
         """A settlement in a transaction keeps the lock until the transaction is discharged."""

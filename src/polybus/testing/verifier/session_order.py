@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 
 from polybus.testing.history import FAILED, OK, SETTLEMENTS, Op
 from polybus.testing.verifier.check import Check, Facts, Handler
-from polybus.testing.verifier.ledger import EntityLedger, MessageRecord
+from polybus.testing.verifier.ledger import Copy, EntityLedger, MessageRecord
 from polybus.testing.verifier.lifetimes import may_have_expired
 from polybus.testing.verifier.timeline import Span
 from polybus.testing.verifier.verdict import Kind, Verdict
@@ -24,7 +24,7 @@ class _Queue:
 
     def __init__(self) -> None:
         self.heap: list[int] = []  # holds every free number, and others that have ceased to be free
-        self.free: dict[int, int] = {}  # and since when it certainly is
+        self.free: dict[int, Span | None] = {}  # and what freed it, if anything had to
         self.away: set[int] = set()  # settled so that it may be gone from the session for good
         self.client: str | None = None
         self.outstanding: dict[int, Span] = {}  # delivered under the present holding and not settled
@@ -32,9 +32,9 @@ class _Queue:
         self.highest = -1
         self.reported: set[int] = set()
 
-    def put(self, number: int, since: int) -> None:
+    def put(self, number: int, by: Span) -> None:
         if number not in self.away:
-            self.free[number] = since
+            self.free[number] = by
             heappush(self.heap, number)
 
     def take_away(self, number: int) -> None:
@@ -64,7 +64,7 @@ class SessionOrder(Check):
                 continue
             queue = self._queues.setdefault((entity.name, copy.session), _Queue())
             queue.heap.append(copy.number)
-            queue.free[copy.number] = 0  # it was there before any higher number
+            queue.free[copy.number] = None  # it was there before any higher number
             self._records[entity.name, copy.number] = record
 
     def handlers(self) -> dict[str, Handler]:
@@ -85,8 +85,9 @@ class SessionOrder(Check):
         if queue is None or span.event.outcome != OK:
             return
         for number, delivery in queue.outstanding.items():
-            if not self._may_be_settled(delivery, span.ended) and not self._may_be_dead(delivery):
-                queue.put(number, span.ended)
+            left_behind = span.began > delivery.ended and not self._may_be_settled(delivery, span.ended)
+            if left_behind and not self._may_be_dead(delivery):
+                queue.put(number, span)
         queue.client = span.event.client
         queue.outstanding.clear()
         queue.returned.clear()
@@ -110,39 +111,38 @@ class SessionOrder(Check):
         lowest = queue.lowest()
         if lowest is not None and lowest < number:
             self._judge_skipped(queue, span, lowest)
-        elif number < queue.highest and number not in queue.reported and not self._returned(queue, span):
-            self.found(Kind.ORDER, span, f"delivered after number {queue.highest} of the same session")
+        elif number < queue.highest and number not in queue.reported:
+            self._judge_fallen_back(queue, span)
         queue.highest = max(queue.highest, number)
         if event.op == Op.RECEIVE:
             queue.outstanding[number] = span
 
-    def _returned(self, queue: _Queue, span: Span) -> bool:
-        """True where the holder gave it back, or is doing so."""
-        number = span.event.number
-        assert number is not None
-        earlier = queue.outstanding.get(number)
-        return number in queue.returned or (earlier is not None and self._may_be_settled(earlier, span.ended))
-
-    def _may_be_settled(self, delivery: Span, stamp: int) -> bool:
-        released = self.ledger.released.get(delivery.event.token or "")
-        return released is not None and released <= stamp
-
     def _judge_skipped(self, queue: _Queue, span: Span, skipped: int) -> None:
         entity, _ = self.ledger.place(span.event.entity)
-        if queue.free[skipped] >= span.began or skipped in queue.reported:
+        record = self._records[entity.name, skipped]
+        if skipped in queue.reported or not _certainly_free(record.copies[skipped], queue.free[skipped], span):
             return
-        if self._may_be_away(entity, skipped, span):
+        if may_have_expired(entity.options, record, span.wall_to_ms + self.facts.slack_ms):
+            return
+        if any(self._may_be_uncommitted(send.span, span) for send in record.sends):
             return
         queue.reported.add(skipped)
         self.found(Kind.ORDER, span, f"delivered before number {skipped} of the same session, which is free")
 
-    def _may_be_away(self, entity: EntityLedger, number: int, span: Span) -> bool:
-        record = self._records[entity.name, number]
-        if any(other.began <= span.ended <= other.ended for other in record.copies[number].deliveries):
-            return True
-        if may_have_expired(entity.options, record, span.wall_to_ms + self.facts.slack_ms):
-            return True
-        return any(self._may_be_uncommitted(send.span, span) for send in record.sends)
+    def _judge_fallen_back(self, queue: _Queue, span: Span) -> None:
+        """Only what the holder gave back, or is giving back, may follow a higher number."""
+        number = span.event.number
+        assert number is not None
+        earlier = queue.outstanding.get(number)
+        if number in queue.returned or (earlier is not None and self._may_be_settled(earlier, span.ended)):
+            return
+        record = self._records[self.ledger.place(span.event.entity)[0].name, number]
+        if all(send.span.event.transaction is None for send in record.sends):
+            self.found(Kind.ORDER, span, f"delivered after number {queue.highest} of the same session")
+
+    def _may_be_settled(self, delivery: Span, stamp: int) -> bool:
+        released = self.ledger.released.get(delivery.event.token or "")
+        return released is not None and released <= stamp
 
     def _may_be_uncommitted(self, send: Span, delivery: Span) -> bool:
         if send.event.transaction is None:
@@ -160,9 +160,18 @@ class SessionOrder(Check):
         if event.op not in (Op.ABANDON, Op.RELEASE):
             queue.take_away(event.number)
             return
-        if delivery is None:
-            return
         queue.returned.add(event.number)
-        certain = outcome == OK and event.transaction is None
-        if certain and (event.op == Op.RELEASE or not self._may_be_dead(delivery)):
-            queue.put(event.number, span.ended)
+        if delivery is None or outcome != OK or event.transaction is not None:
+            return
+        if event.op == Op.RELEASE or not self._may_be_dead(delivery):
+            queue.put(event.number, span)
+
+
+def _certainly_free(copy: Copy, freed: Span | None, delivery: Span) -> bool:
+    """Whether nothing can have held or removed the copy between what freed it and this delivery."""
+    if freed is not None and freed.ended >= delivery.began:
+        return False
+    since = 0 if freed is None else freed.began
+    if any(taken.began <= delivery.ended for taken in copy.taken_away):
+        return False
+    return all(other.ended < since or other.began > delivery.ended for other in copy.deliveries)

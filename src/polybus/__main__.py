@@ -1,0 +1,5 @@
+"""`python -m polybus` is the command line."""
+
+from polybus.cli.main import main
+
+main()

@@ -1,0 +1,166 @@
+"""`polybus serve`: runs a bus until it is told to stop. Others rely on these words; they stay."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import polybus
+from polybus.cli.logs import configure_logs
+from polybus.errors import PolybusError
+from polybus.gateway.config_file import load
+from polybus.namespace.description import AccessRight, AuthorizationRule
+from polybus.namespace.tiers import tier_named
+from polybus.node import EMULATOR_KEY, Node, Options
+
+log = logging.getLogger("polybus")
+
+READY_PHRASE = "Emulator Service is Successfully Up!"
+"""What tools wait for that were made for the emulator."""
+ALL_RIGHTS = (AccessRight.MANAGE, AccessRight.SEND, AccessRight.LISTEN)
+
+
+class Profile(enum.StrEnum):
+    DEVELOPMENT = "development"
+    PRODUCTION = "production"
+
+
+class ClockKind(enum.StrEnum):
+    REAL = "real"
+    MOVABLE = "movable"
+
+
+class LogForm(enum.StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+def serve(
+    data: Annotated[Path, typer.Option(help="Folder for everything that is kept.")] = Path("polybus-data"),
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    amqp_port: Annotated[int, typer.Option(help="Port for AMQP; it speaks HTTP and TLS too. 0 picks one.")] = 5672,
+    http_port: Annotated[int, typer.Option(help="Port for HTTP; it speaks AMQP and TLS too. 0 picks one.")] = 5300,
+    tls_port: Annotated[int, typer.Option(help="Port for AMQP over TLS. 0 picks one.")] = 5671,
+    port: Annotated[int | None, typer.Option(help="One port for everything, instead of the three.")] = None,
+    config: Annotated[Path | None, typer.Option(help="Declared entities: the emulator's config.json.")] = None,
+    store: Annotated[
+        list[str] | None,
+        typer.Option(help="A messaging store: rocksdb:PATH, postgresql://…, memory: (repeatable)."),
+    ] = None,
+    stores: Annotated[int, typer.Option(min=1, help="RocksDB stores in the data folder, without --store.")] = 4,
+    catalogue: Annotated[str | None, typer.Option(help="Where the catalogue is kept.")] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(help="A key: NAME=KEY[:Send,Listen,Manage] (repeatable). Needed off loopback."),
+    ] = None,
+    partitions: Annotated[int, typer.Option(help="Partitions of new partitioned entities.")] = 16,
+    tier: Annotated[str, typer.Option(help="basic, standard or premium.")] = "standard",
+    premium_partitions: Annotated[int | None, typer.Option(help="Partitions of every premium entity.")] = None,
+    cert: Annotated[Path | None, typer.Option(help="Certificate chain (PEM); without it a development CA.")] = None,
+    cert_key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).")] = None,
+    profile: Annotated[
+        Profile, typer.Option(help="production: no fault switches, no movable clock, no well-known key.")
+    ] = Profile.DEVELOPMENT,
+    clock: Annotated[ClockKind, typer.Option(help="movable: the clock can be moved forward by hand.")] = ClockKind.REAL,
+    namespace: Annotated[list[str] | None, typer.Option(help="A namespace's name (repeatable).")] = None,
+    unsafe: Annotated[bool, typer.Option(help="Accept stores that confirm before they have synced.")] = False,
+    log_form: Annotated[LogForm, typer.Option("--log", help="Form of the log lines.")] = LogForm.TEXT,
+    verbose: Annotated[bool, typer.Option(help="Log every refusal and every connection.")] = False,
+) -> None:
+    """Runs a bus. Ready when it prints a line that starts with `ready`; SIGTERM or Ctrl-C stops it cleanly."""
+    configure_logs(log_form is LogForm.JSON, verbose)
+    try:
+        options = Options(
+            data=data,
+            stores=store or [f"rocksdb:{data / 'stores' / str(index)}" for index in range(stores)],
+            catalogue=catalogue,
+            host=host,
+            amqp_port=amqp_port if port is None else port,
+            http_port=http_port if port is None else None,
+            tls_port=tls_port if port is None else None,
+            keys=[parse_key(text) for text in key or []],
+            tier=tier_named(tier, partitions=partitions, premium_partitions=premium_partitions),
+            certificate=cert,
+            certificate_key=cert_key,
+            faults=profile is Profile.DEVELOPMENT,
+            movable_clock=clock is ClockKind.MOVABLE,
+            unsafe=unsafe,
+        )
+        _check_profile(options, profile, clock)
+        if namespace:
+            options.namespaces = namespace
+        if config is not None:
+            options.config = load(config.read_text(encoding="utf-8-sig"), str(config), options.tier)
+            for warning in options.config.warnings:
+                log.warning("%s", warning)
+        code = asyncio.run(run_node(options))
+    except (PolybusError, OSError, ValueError) as error:
+        typer.echo(f"polybus: {error}", err=True)
+        raise typer.Exit(2) from None
+    raise typer.Exit(code)
+
+
+def _check_profile(options: Options, profile: Profile, clock: ClockKind) -> None:
+    if profile is Profile.PRODUCTION:
+        if not options.keys:
+            raise typer.BadParameter("the production profile needs --key NAME=KEY[:Send,Listen,Manage]")
+        if clock is ClockKind.MOVABLE:
+            raise typer.BadParameter("the production profile has no movable clock")
+
+
+def parse_key(text: str) -> AuthorizationRule:
+    """NAME=KEY[:Send,Listen,Manage]; a key may hold colons, so only known words after the last one are rights."""
+    name, equals, rest = text.partition("=")
+    if not equals or not name or not rest:
+        raise typer.BadParameter("a key is NAME=KEY or NAME=KEY:Send,Listen,Manage")
+    rights = ALL_RIGHTS
+    value, colon, words = rest.rpartition(":")
+    known = {right.value.lower(): right for right in AccessRight}
+    chosen = [known.get(word.strip().lower()) for word in words.split(",")]
+    if colon and all(right is not None for right in chosen):
+        rest = value
+        rights = tuple(right for right in chosen if right is not None)
+    if AccessRight.MANAGE in rights:
+        rights = ALL_RIGHTS
+    return AuthorizationRule(key_name=name, rights=rights, primary_key=rest, secondary_key=rest)
+
+
+async def run_node(options: Options) -> int:
+    """Serves until a signal comes; 0 when it stopped cleanly."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, stopped.set)
+    node = Node(options)
+    await node.start()
+    announce(node)
+    await stopped.wait()
+    log.info("stopping")
+    await node.stop()
+    log.info("stopped")
+    return 0
+
+
+def announce(node: Node) -> None:
+    """The lines that people and scripts wait for."""
+    (amqp_host, amqp_port), (http_host, http_port) = node.addresses["amqp"], node.addresses["http"]
+    tls_host, tls_port = node.addresses["tls"]
+    print(f"polybus {polybus.__version__} ({polybus.BUILD} build)")
+    for store in node.bus.stores:
+        state = "unsafe: it confirms before it has synced" if store.unsafe else store.state.value
+        print(f"store {store.url}: {state}")
+    if not node.options.keys:
+        pair = f"SharedAccessKeyName={EMULATOR_KEY.key_name};SharedAccessKey={EMULATOR_KEY.primary_key}"
+        print(f"connection string: Endpoint=sb://{amqp_host}:{amqp_port};{pair};UseDevelopmentEmulator=true;")
+    if node.trust is not None:
+        print(node.trust)
+    print(READY_PHRASE)
+    print(f"ready amqp={amqp_host}:{amqp_port} http={http_host}:{http_port} tls={tls_host}:{tls_port}")
+    sys.stdout.flush()

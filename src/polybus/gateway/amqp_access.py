@@ -1,0 +1,68 @@
+"""What one connection may do: by its login, or by the tokens that it has shown.
+
+A token is kept under the audience that it was shown for; a later one for the same audience takes its place. Rights
+on a path are those of every live token whose audience lies on the way to it. Times are monotonic milliseconds, as
+the connection's own. spec/amqp.md §2.3, §2.5.
+"""
+
+from __future__ import annotations
+
+from polybus.errors import QuotaExceeded
+from polybus.gateway.sas import Rights, require
+from polybus.limits import AMQP_GRANTS_PER_CONNECTION
+
+Scope = tuple[str, ...]
+"""Folded segments of a path, empty for the whole namespace; see `sas.scope_of`."""
+
+
+class _Held:
+    __slots__ = ("expires_ms", "rights")
+
+    def __init__(self, rights: Rights, expires_ms: int) -> None:
+        self.rights = rights
+        self.expires_ms = expires_ms
+
+
+class Access:
+    """The rights of one connection."""
+
+    __slots__ = ("_held", "login", "next_expiry_ms")
+
+    def __init__(self) -> None:
+        self.login = Rights.NONE
+        self.next_expiry_ms: int | None = None
+        self._held: dict[Scope, _Held] = {}
+
+    @property
+    def granted(self) -> bool:
+        """Whether the client has shown who it is."""
+        return bool(self.login) or bool(self._held)
+
+    def grant(self, scope: Scope, rights: Rights, expires_ms: int) -> None:
+        if scope not in self._held and len(self._held) >= AMQP_GRANTS_PER_CONNECTION:
+            raise QuotaExceeded(f"A connection may hold tokens for {AMQP_GRANTS_PER_CONNECTION} audiences.")
+        self._held[scope] = _Held(rights, expires_ms)
+        self._note_expiry()
+
+    def rights(self, scope: Scope) -> Rights:
+        total = self.login
+        for length in range(len(scope) + 1):
+            held = self._held.get(scope[:length])
+            if held is not None:
+                total |= held.rights
+        return total
+
+    def require(self, scope: Scope, needed: Rights, resource: str) -> None:
+        """Raises Unauthorized in the words of spec/amqp.md §2.6 where a right is missing."""
+        require(self.rights(scope), needed, resource)
+
+    def expire(self, now_ms: int) -> bool:
+        """Forgets the tokens whose time is up; true where there was one."""
+        dead = [scope for scope, held in self._held.items() if held.expires_ms <= now_ms]
+        for scope in dead:
+            del self._held[scope]
+        self._note_expiry()
+        return bool(dead)
+
+    def _note_expiry(self) -> None:
+        self.next_expiry_ms = min((held.expires_ms for held in self._held.values()), default=None)

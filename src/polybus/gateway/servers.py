@@ -1,0 +1,49 @@
+"""The protocols that a listener hands connections to: AMQP, and HTTP on uvicorn's protocol classes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from polybus import limits
+from polybus.gateway.amqp_transport import AmqpProtocol
+from polybus.gateway.gateway import Gateway
+from polybus.gateway.http_app import make_app
+from polybus.gateway.listener import ProtocolFactory
+
+if TYPE_CHECKING:
+    from polybus.gateway.http_faults import FaultPanel
+
+
+def amqp_protocol(gateway: Gateway) -> ProtocolFactory:
+    return lambda: AmqpProtocol(gateway)
+
+
+def http_protocol(gateway: Gateway, faults: FaultPanel | None) -> ProtocolFactory:
+    """Connections for the HTTP API, AMQP over WebSocket among it."""
+    config = uvicorn.Config(
+        make_app(gateway, faults=faults),
+        http="h11",
+        ws="wsproto",
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        proxy_headers=False,
+        h11_max_incomplete_event_size=limits.HTTP_HEADER_BYTES,
+        timeout_keep_alive=limits.HTTP_KEEP_ALIVE_SECONDS,
+        ws_max_size=limits.PREMIUM_MESSAGE_BYTES_MAX,
+    )
+    config.load()
+    state = ServerState()
+
+    def protocol() -> asyncio.Protocol:
+        made = H11Protocol(config=config, server_state=state, app_state={})
+        assert isinstance(made, asyncio.Protocol)
+        return made
+
+    return protocol

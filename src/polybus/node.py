@@ -1,0 +1,220 @@
+"""One process: its stores, its bus, its gateway and its listeners, started and stopped in order.
+
+This is the only place that knows about threads, event loops and sockets together. It opens stores off the loop,
+wraps them where faults may be switched, says when the bus is ready, and takes it down without losing anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import datetime
+import logging
+import resource
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from polybus import limits
+from polybus.clock import Clock, MovableClock, RealClock
+from polybus.errors import ConfigError, StoreError
+from polybus.gateway.config_file import ConfigFile
+from polybus.gateway.gateway import Gateway
+from polybus.gateway.listener import Listener
+from polybus.gateway.servers import amqp_protocol, http_protocol
+from polybus.gateway.tls import ensure_certificates, server_context, trust_lines
+from polybus.namespace.bus import Bus
+from polybus.namespace.catalogue import Catalogue
+from polybus.namespace.description import AccessRight, AuthorizationRule
+from polybus.namespace.store_host import StoreHost
+from polybus.namespace.tiers import STANDARD, Tier
+from polybus.provisioning import provision
+from polybus.runtime import Opener, run
+from polybus.store.base import Store
+from polybus.store.failing import Faults
+
+log = logging.getLogger(__name__)
+
+DEFAULT_NAMESPACE = "sbemulatorns"
+EMULATOR_KEY = AuthorizationRule(
+    key_name="RootManageSharedAccessKey",
+    rights=(AccessRight.MANAGE, AccessRight.SEND, AccessRight.LISTEN),
+    primary_key="SAS_KEY_VALUE",
+    secondary_key="SAS_KEY_VALUE",
+)
+"""The pair that every emulator user knows. It is good on loopback and nowhere else."""
+
+
+@dataclass
+class Options:
+    """What a node is told; the command line and the test kit fill it in."""
+
+    data: Path
+    stores: list[str] = field(default_factory=list)
+    catalogue: str | None = None
+    host: str = "127.0.0.1"
+    amqp_port: int | None = 5672
+    http_port: int | None = 5300
+    tls_port: int | None = 5671
+    keys: list[AuthorizationRule] = field(default_factory=list)
+    tier: Tier = STANDARD
+    namespaces: list[str] = field(default_factory=lambda: [DEFAULT_NAMESPACE])
+    config: ConfigFile | None = None
+    certificate: Path | None = None
+    certificate_key: Path | None = None
+    faults: bool = True
+    """Whether users may switch faults and move the clock: the development profile."""
+    movable_clock: bool = False
+    unsafe: bool = False
+
+
+class Node:
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.clock: Clock = MovableClock() if options.movable_clock else RealClock()
+        self.faults: list[Faults] = []
+        self.addresses: dict[str, tuple[str, int]] = {}
+        self.trust: str | None = None
+        self._listeners: list[Listener] = []
+        self._watching: list[asyncio.Task[None]] = []
+
+    # Start
+
+    async def start(self) -> None:
+        """Everything is up and a send works when this returns."""
+        self._check_keys()
+        _raise_file_limit()
+        loop = asyncio.get_running_loop()
+        self.options.data.mkdir(parents=True, exist_ok=True)
+        self.bus = Bus(loop, self.clock, self._store_hosts(loop), self._catalogue(loop), self.options.tier)
+        self.bus.on_error = lambda error: log.error("a store's contents cannot be used: %s", error)
+        await run(self.bus.start(self._namespaces()))
+        if not any(store.available for store in self.bus.stores):
+            problems = "; ".join(f"{store.url}: {store.last_error}" for store in self.bus.stores)
+            raise ConfigError(f"no messaging store can be opened: {problems}")
+        if self.options.config is not None:
+            await run(provision(self.bus, self.options.config))
+        self.gateway = Gateway(self.bus, self.options.keys or [EMULATOR_KEY])
+        self._listen()
+        self._watching = [
+            loop.create_task(self._watch_disks()),
+            loop.create_task(self._delete_idle()),
+        ]
+
+    def _check_keys(self) -> None:
+        """The well-known key opens nothing to a network."""
+        loopback = self.options.host in ("127.0.0.1", "::1", "localhost")
+        if not loopback and not self.options.keys:
+            raise ConfigError(
+                f"listening on {self.options.host} needs keys of your own: give --key NAME=KEY[:Send,Listen,Manage]"
+            )
+
+    def _namespaces(self) -> list[str]:
+        config = self.options.config
+        return [namespace.name for namespace in config.namespaces] if config is not None else self.options.namespaces
+
+    def _store_hosts(self, loop: asyncio.AbstractEventLoop) -> list[StoreHost]:
+        hosts = []
+        for url in self.options.stores:
+            faults = Faults()
+            self.faults.append(faults)
+            opener = Opener(url, loop, faults if self.options.faults else None, self.options.unsafe)
+            hosts.append(StoreHost(opener.shown, loop, opener))
+        return hosts
+
+    def _catalogue(self, loop: asyncio.AbstractEventLoop) -> Catalogue:
+        url = self.options.catalogue
+        if url is None:
+            memory = all(store.startswith("memory:") for store in self.options.stores)
+            url = "memory:catalogue" if memory else f"rocksdb:{self.options.data / 'catalogue'}"
+        return Catalogue(Opener(url, loop, None, self.options.unsafe))
+
+    def _listen(self) -> None:
+        tls = self._tls_context()
+        amqp, http = amqp_protocol(self.gateway), http_protocol(self.gateway, self)
+        for name, port in (
+            ("amqp", self.options.amqp_port),
+            ("http", self.options.http_port),
+            ("tls", self.options.tls_port),
+        ):
+            if port is None:
+                continue
+            listener = Listener(amqp, http, tls)
+            self.addresses[name] = listener.bind(self.options.host, port)
+            self.gateway.hosts.append(self.addresses[name][0])
+            listener.start()
+            self._listeners.append(listener)
+        for name in ("http", "tls", "amqp"):
+            self.addresses.setdefault(name, next(iter(self.addresses.values())))
+
+    def _tls_context(self) -> ssl.SSLContext:
+        options = self.options
+        if options.certificate is not None and options.certificate_key is not None:
+            return server_context(options.certificate, options.certificate_key)
+        now = datetime.datetime.now(datetime.UTC)
+        files = ensure_certificates(options.data / "certificates", now, [options.host])
+        self.trust = trust_lines(files.authority)
+        return server_context(files.certificate, files.key)
+
+    # Watching
+
+    async def _watch_disks(self) -> None:
+        """Sends stop below a reserve of free space, so that receiving and settling can go on."""
+        while True:
+            for store in self.bus.stores:
+                driver = store.driver
+                if driver is not None:
+                    free = await asyncio.to_thread(_free_bytes, driver.store)
+                    full = free is not None and free < limits.DISK_RESERVE_BYTES
+                    if full != store.full:
+                        log.warning("%s: %s", store.url, "is almost full; sends stop" if full else "has space again")
+                    store.full = full
+                    store.free_bytes = free
+            await asyncio.sleep(limits.DISK_CHECK_SECONDS)
+
+    async def _delete_idle(self) -> None:
+        while True:
+            await asyncio.sleep(limits.IDLE_CHECK_SECONDS)
+            self.bus.delete_idle()
+
+    def advance_clock(self, ms: int) -> None:
+        """Moves the clock forward; whatever becomes due happens now."""
+        if not isinstance(self.clock, MovableClock):
+            raise ConfigError("the clock can only be moved where the bus was started with --clock movable")
+        self.clock.advance(ms)
+        self.bus.clock_moved()
+
+    # Stop
+
+    async def stop(self) -> None:
+        """No new work, what is in flight is answered, clients are told to come back, stores are closed."""
+        for task in self._watching:
+            task.cancel()
+        await asyncio.gather(*self._watching, return_exceptions=True)
+        for listener in self._listeners:
+            await listener.stop()
+        self.gateway.stopping = True
+        for connection in list(self.gateway.connections):
+            connection.shut_down()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limits.STOP_SECONDS):
+                while self.gateway.connections:
+                    await asyncio.sleep(0.01)
+        for faults in self.faults:
+            faults.release()
+        await run(self.bus.stop())
+
+
+def _free_bytes(store: Store) -> int | None:
+    try:
+        return store.free_bytes()
+    except StoreError:
+        return None
+
+
+def _raise_file_limit() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = limits.OPEN_FILES if hard == resource.RLIM_INFINITY else min(limits.OPEN_FILES, hard)
+    if soft < wanted:
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
