@@ -112,7 +112,7 @@ async def backlog(folder: Path, stores: int, partitions: int, messages: int) -> 
 
 
 async def reopened(folder: Path, stores: int) -> None:
-    """Child process: opens the filled store and prints the time to the first message, and the cost of the next ones."""
+    """Child process: opens the filled store; prints the time to the first message and the cost of the next ones."""
     urls = [f"rocksdb:{folder / f'backlog-{index}'}" for index in range(stores)]
     started = time.perf_counter()
     async with BenchBus(urls, folder / "backlog-catalogue") as bench:

@@ -17,6 +17,9 @@ class Table:
     def say(self, name: str, value: float, unit: str) -> None:
         self._rows.append((name, _number(value, unit), "", ""))
 
+    def note(self, text: str) -> None:
+        self._rows.append((text, "", "", ""))
+
     def print(self) -> None:
         widths = [max(len(row[column]) for row in self._rows) for column in range(4)]
         print(self._title)

@@ -239,6 +239,8 @@ AMQP_GRANTS_PER_CONNECTION = 5_000
 """Audiences for which one connection may hold a token: as many as it may have links."""
 AMQP_SEND_CREDIT = 1_000
 """Messages that a sender may have under way; enough for a group commit, little enough to bound memory."""
+AMQP_BATCH_MESSAGES = 10_000
+"""Messages of one batch; the cloud service takes 4,500, and without a limit empty ones would fill memory."""
 AMQP_REQUEST_CREDIT = 100
 """Requests of one token or management link under way: the cloud service's figure."""
 AMQP_REQUESTS_UNDER_WAY = 200
@@ -278,8 +280,6 @@ HTTP_QUERY_CHARACTERS = 8_192
 HTTP_QUERY_FIELDS = 32
 HTTP_HEADERS = 128
 """Headers of one request. Custom properties of a message travel as headers, and 64 KiB hold no more useful ones."""
-HTTP_HEADER_BYTES = 64 * 1024
-"""Request line and headers together, before the first byte of a body is read: the size of a message's properties."""
 HTTP_BODY_SECONDS = 30
 """A body must be here by then; a client that sends a byte a minute would hold memory and a connection for ever."""
 HTTP_DRAINED_BYTES = 1024 * 1024
@@ -294,3 +294,9 @@ HTTP_JSON_DEPTH = 32
 """Nesting of a JSON body, whose reader recurses; ours nest three deep."""
 HEALTH_PROBE_SECONDS = 2.0
 """A store that does not commit a probe by then counts as not ready; orchestrators give up after a few seconds."""
+
+# --- operations: tools for operators ---
+CHECK_FINDINGS = 1_000
+"""Findings that a check keeps to show; a store that is damaged throughout would have millions."""
+CHECK_PAGE = 1_000
+"""Rows whose index entries a check looks up at once: enough for one multi-get, little enough to hold."""

@@ -133,6 +133,7 @@ def check_connection(data: bytes) -> None:
     owner.take(connection.lost())
     assert owner.closed == 1
     assert connection.output() == b""
+    assert connection._partial_bytes == 0
     check_output(written)
 
 

@@ -284,6 +284,17 @@ def test_settlements_come_before_a_detach_that_follows_them():
     assert [one.name for one in peer.frames()] == ["disposition", "detach"]
 
 
+def test_settlements_come_before_a_close_that_follows_them():
+    """What was acknowledged is said, also when the peer breaks the protocol next."""
+    for end in (lambda peer: peer.feed(b"\x00" * 8), lambda peer: peer.connection.close()):
+        peer = Peer().opened()
+        sender = peer.sender(0)
+        peer.send(Transfer(0, 0, b"t", 0), payload=b"x")
+        sender.settle_incoming(0, ACCEPTED_BYTES)
+        end(peer)
+        assert [one.name for one in peer.frames()] == ["disposition", "close"]
+
+
 @pytest.mark.parametrize(
     ("encoded", "state"),
     [

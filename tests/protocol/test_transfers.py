@@ -176,6 +176,17 @@ def test_oversized_delivery_is_told_and_thrown_away(frames):
     assert not event.oversized
 
 
+@pytest.mark.parametrize(("size", "oversized"), [(99, False), (100, False), (101, True)])
+def test_the_limit_counts_all_frames_together(size, oversized):
+    peer = Peer().opened()
+    peer.sender(0, limit=100)
+    peer.send(Transfer(0, 5, b"t", 0, more=True), payload=b"x" * 50)
+    peer.send(Transfer(0, 5, b"t", 0, more=True), payload=b"x" * (size - 50))
+    [event] = peer.send(Transfer(0, 5, b"t", 0))
+    assert event.oversized is oversized
+    assert len(event.payload) == (0 if oversized else size)
+
+
 def test_detach_in_the_middle_of_a_delivery_forgets_it():
     peer = Peer().opened()
     peer.sender(0)

@@ -40,9 +40,6 @@ class Settlements:
             self._out.append(disposition(self._channel, self._role, self._first, self._last, self._state))
             self._first = -1
 
-    def clear(self) -> None:
-        self._first = -1
-
 
 class Waiting:
     """A delivery that has not left whole: it is too large for one frame, or the peer's window is exhausted.

@@ -70,7 +70,6 @@ class Session(SessionWriter):
     def on_end(self, end: End, events: list[Event]) -> None:
         action, state = step(SESSION, self.state, "end")
         self.connection.forget_session(self)
-        self.hush()
         if action == "answer end":
             self.out.append(frame(self.channel, End()))
             self._leave(state, end.error, events)
@@ -78,7 +77,6 @@ class Session(SessionWriter):
 
     def gone(self, error: AmqpError | None, events: list[Event]) -> None:
         """The connection is gone, and so is everything on it."""
-        self.hush()
         if self.state == MAPPED:
             self._leave(ENDED, error, events)
         self.state = ENDED

@@ -155,10 +155,3 @@ class SessionWriter:
             drain,
         )
         self.out.append(frame(self.channel, flow))
-
-    def hush(self) -> None:
-        """Forgets all that was held back: the peer has ended the session."""
-        self.answers.clear()
-        self.confirmations.clear()
-        self._due = []
-        self._flow_due = False

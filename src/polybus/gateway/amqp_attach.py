@@ -14,13 +14,16 @@ from polybus.amqp.link import Link
 from polybus.amqp.outgoing import OutgoingLink
 from polybus.amqp.performatives import Attach
 from polybus.amqp.terminus import Coordinator
-from polybus.errors import ArgumentError, InvalidOperation, PolybusError
+from polybus.errors import ArgumentError, InvalidOperation, NotImplementedByBus, PolybusError, Unauthorized
 from polybus.gateway.amqp_addresses import Place, address_of, parsed, session_filter, uri_of
 from polybus.gateway.amqp_cbs import CBS, TokenLink
+from polybus.gateway.amqp_coordinator import CoordinatorLink
 from polybus.gateway.amqp_errors import amqp_error, condition_of, description_of, new_tracking_id
+from polybus.gateway.amqp_management import ManagementLink, management_key
 from polybus.gateway.amqp_receive import ReceiveLink
 from polybus.gateway.amqp_requests import ANY_RIGHT, ReplyLink
 from polybus.gateway.amqp_send import TRANSFER_DESTINATION, SendLink
+from polybus.gateway.amqp_session_receive import SessionReceiveLink
 from polybus.gateway.sas import Rights, scope_of
 from polybus.namespace.names import Address
 
@@ -62,10 +65,19 @@ def refuse(endpoint: AmqpEndpoint, link: Link, error: Exception) -> None:
 def _attach(endpoint: AmqpEndpoint, link: Link, attach: Attach) -> None:
     if isinstance(link, IncomingLink):
         if isinstance(attach.target, Coordinator):
-            raise InvalidOperation("later")
+            _attach_coordinator(endpoint, link)
+            return
         _attach_sender(endpoint, link, attach)
     elif isinstance(link, OutgoingLink):
         _attach_receiver(endpoint, link, attach)
+
+
+def _attach_coordinator(endpoint: AmqpEndpoint, link: IncomingLink) -> None:
+    if endpoint.namespace.tier.is_basic:
+        raise NotImplementedByBus("The Basic tier has no transactions.")
+    if not endpoint.access.granted:
+        raise Unauthorized("Unauthorized access. A token must be shown before a transaction can be declared.")
+    CoordinatorLink(endpoint, link).start()
 
 
 def _place(endpoint: AmqpEndpoint, address: Address, needed: Rights) -> Place:
@@ -86,7 +98,7 @@ def _attach_sender(endpoint: AmqpEndpoint, link: IncomingLink, attach: Attach) -
         TokenLink(endpoint, link).start()
         return
     if address.management:
-        raise InvalidOperation("later")
+        ManagementLink(endpoint, link, _place(endpoint, address, ANY_RIGHT)).start()
         return
     place = _place(endpoint, address, Rights.SEND)
     if address.subscription is not None or address.sub_queue is not None:
@@ -114,7 +126,8 @@ def _attach_receiver(endpoint: AmqpEndpoint, link: OutgoingLink, attach: Attach)
         ReplyLink(endpoint, link, None, CBS).start()
         return
     if address.management:
-        raise InvalidOperation("later")
+        key = management_key(address)
+        ReplyLink(endpoint, link, _place(endpoint, address, ANY_RIGHT), key).start()
         return
     place = _place(endpoint, address, Rights.LISTEN)
     place.entity.log_id(address)
@@ -123,7 +136,8 @@ def _attach_receiver(endpoint: AmqpEndpoint, link: OutgoingLink, attach: Attach)
     if place.entity.requires_session(address):
         if wanted is None:
             raise InvalidOperation(NEEDS_SESSION)
-        raise InvalidOperation("later")
+        SessionReceiveLink(endpoint, link, place, wanted).start()
+        return
     if wanted is not None:
         raise InvalidOperation(NO_SESSIONS)
     ReceiveLink(endpoint, link, place).start()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from polybus.amqp.incoming import IncomingLink
 from polybus.amqp.types import Int
 from polybus.errors import BusError, NotImplementedByBus, Unauthorized
+from polybus.gateway.amqp_errors import description_of
 from polybus.gateway.amqp_requests import Request, RequestLink
 from polybus.gateway.sas import scope_of
 
@@ -36,12 +37,15 @@ class TokenLink(RequestLink):
     def serve(self, request: Request) -> None:
         try:
             self._take_token(request)
+            status, description = _ACCEPTED, "Accepted"
         except BusError as error:
             extra = {"connection": self.endpoint.id, "audience": request.application.get("name")}
             log.info("a token was refused: %s", error.description, extra=extra)
-            _reply(request, error.http_status, error.description)
-            return
-        _reply(request, _ACCEPTED, "Accepted")
+            status, description = error.http_status, error.description
+        except Exception as error:
+            log.exception("a token could not be checked", extra={"connection": self.endpoint.id})
+            status, description = 500, description_of(error)
+        _reply(request, status, description)
 
     def _take_token(self, request: Request) -> None:
         if request.operation != "put-token":

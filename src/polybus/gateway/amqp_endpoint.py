@@ -14,7 +14,6 @@ import time
 from typing import Final, Protocol
 from uuid import uuid4
 
-from polybus import __version__
 from polybus.amqp.connection import Connection, ConnectionConfig
 from polybus.amqp.events import (
     Attached,
@@ -36,18 +35,17 @@ from polybus.clock import Clock
 from polybus.errors import QuotaExceeded, ShuttingDown, Unauthorized
 from polybus.gateway.amqp_access import Access
 from polybus.gateway.amqp_attach import attach_link
-from polybus.gateway.amqp_errors import INTERNAL, amqp_error, new_tracking_id
+from polybus.gateway.amqp_errors import amqp_error, new_tracking_id
 from polybus.gateway.amqp_link_end import LinkEnd, SessionLinks
 from polybus.gateway.amqp_requests import ReplyLink
+from polybus.gateway.amqp_transactions import ClientTransactions
 from polybus.gateway.gateway import Gateway
-from polybus.limits import AMQP_CONNECTIONS, AMQP_TOKEN_MS, AMQP_TURN_BYTES, AMQP_UNANSWERED_BYTES
+from polybus.limits import AMQP_CONNECTIONS, AMQP_TOKEN_MS, AMQP_TURN_BYTES, AMQP_UNANSWERED_BYTES, AMQP_UNSENT_BYTES
 from polybus.namespace.namespace import Namespace
 
 log = logging.getLogger(__name__)
 
-_CONFIG: Final = ConnectionConfig(
-    f"polybus_{uuid4().hex}", properties={Symbol("product"): "Polybus", Symbol("version"): __version__}
-)
+_CONFIG: Final = ConnectionConfig(f"polybus_{uuid4().hex}", properties={Symbol("product"): "Polybus"})
 _numbers: Final = itertools.count(1)
 _CBS_MECHANISMS: Final = ("MSSBCBS", "ANONYMOUS")
 _QUIET: Final = ("amqp:connection:forced", "amqp:unauthorized-access", "amqp:resource-limit-exceeded")
@@ -82,6 +80,7 @@ class AmqpEndpoint:
         "_flush_due",
         "_opened",
         "_reading_paused",
+        "_transactions",
         "_turn_bytes",
         "_unanswered_bytes",
         "_under_way",
@@ -105,6 +104,7 @@ class AmqpEndpoint:
         self.connection = Connection(_CONFIG, now_ms)
         self.namespace: Namespace = gateway.namespace_for(None)
         self.access = Access()
+        self._transactions: ClientTransactions | None = None
         self.blocked = False
         """Receivers must wait: the transport, or this turn, has as many bytes as it can take."""
         self.stopping = False
@@ -118,6 +118,12 @@ class AmqpEndpoint:
         self._under_way = 0
         self._unanswered_bytes = 0
         gateway.connections[self] = None
+
+    @property
+    def transactions(self) -> ClientTransactions:
+        if self._transactions is None:
+            self._transactions = ClientTransactions(self.namespace)
+        return self._transactions
 
     @property
     def clock(self) -> Clock:
@@ -173,6 +179,8 @@ class AmqpEndpoint:
         data = self.connection.output()
         if data and not self._closing:
             self.transport.write(data)
+            if self.transport.unsent > AMQP_UNSENT_BYTES and not self._writing_paused:
+                self.pause_writing()
         self._turn_bytes = 0
         if self.connection.state == CLOSED:
             self._end()
@@ -210,7 +218,7 @@ class AmqpEndpoint:
         self.blocked = False
         if not self.stopping:
             for end in self._ends():
-                end.credit_changed()
+                end.resume()
 
     def begun(self, size: int) -> None:
         """Work of the client waits for a commit; with too many bytes of it the client is not read."""
@@ -259,7 +267,7 @@ class AmqpEndpoint:
                 self._handle(event)
             except Exception as error:
                 log.exception("an event could not be handled", extra={"connection": self.id})
-                self.connection.close(amqp_error(error, new_tracking_id(self.id)))
+                self._close(error)
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, Delivery):

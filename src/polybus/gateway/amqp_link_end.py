@@ -53,7 +53,11 @@ class LinkEnd:
         link.context = self
         if place is not None:
             place.entity.watchers[self] = self.entity_changed
-            self.shared.first_entity = self.shared.first_entity or place.entity
+
+    def note_entity(self, entity: Entity) -> None:
+        """Messages travel here: the first such entity of a session is where its transactions begin."""
+        if self.shared.first_entity is None:
+            self.shared.first_entity = entity
 
     @property
     def shared(self) -> SessionLinks:
@@ -70,9 +74,7 @@ class LinkEnd:
     def credit_changed(self) -> None:
         """The peer wants more, less, or to be drained; or sending is possible again."""
 
-    def disposed(
-        self, outgoing: OutgoingDelivery, state: DeliveryState | None, settled: bool, now: Now
-    ) -> None:
+    def disposed(self, outgoing: OutgoingDelivery, state: DeliveryState | None, settled: bool, now: Now) -> None:
         """The peer has decided on a delivery of ours."""
 
     def detached(self, unsent: list[OutgoingDelivery]) -> None:
@@ -86,7 +88,10 @@ class LinkEnd:
             self.place.entity.watchers.pop(self, None)
 
     def pause(self) -> None:
-        """The gateway stops: no new work begins here."""
+        """Nothing more may leave here for now."""
+
+    def resume(self) -> None:
+        """What was paused may go on."""
 
     # What happens elsewhere
 

@@ -35,7 +35,7 @@ _TAG: Final = struct.Struct(">QQ")
 class ReceivingLink(SettlingLink):
     """What receivers with and without a session have in common. A `Receiver` of the namespace."""
 
-    __slots__ = ("_handed", "_held", "_in_flight", "credit", "deletes")
+    __slots__ = ("_drain_due", "_handed", "_held", "_in_flight", "credit", "deletes")
 
     def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: Place) -> None:
         super().__init__(endpoint, link, place)
@@ -46,6 +46,8 @@ class ReceivingLink(SettlingLink):
         self._in_flight = 0
         """Messages taken from the store for good whose commit is under way."""
         self._held: deque[Delivery] | None = None
+        self._drain_due = False
+        self.note_entity(place.entity)
         self._count_receiver(1)
 
     def _count_receiver(self, change: int) -> None:
@@ -61,18 +63,29 @@ class ReceivingLink(SettlingLink):
     # Credit
 
     def credit_changed(self) -> None:
+        self._drain_due = self.outgoing.drain
+        self.resume()
+
+    def resume(self) -> None:
+        """Brings the demand in line with the link's credit and with what the connection can take."""
+        if not self.link.attached:
+            return
         if self._held:
             self._send_held()
         self._note_taken()
         free = self.outgoing.sendable - self._in_flight
-        self.credit = 0 if self.endpoint.blocked or free < 0 else free
-        self._handed = self.credit
-        if self.credit > 0:
+        if self._stuck() or free < 0:
+            free = 0
+        self.credit = self._handed = free
+        if free > 0:
             self.want()
         else:
             self.stop_wanting()
-        if self.outgoing.drain and not self.endpoint.blocked and not self.link.session.waiting:
+        if self._drain_due and not self._stuck():
             self.drained().then(self._on_drained)
+
+    def _stuck(self) -> bool:
+        return self.endpoint.blocked or self.endpoint.stopping or bool(self.link.session.waiting)
 
     def want(self) -> None:
         """Tells whoever has messages that this receiver wants some."""
@@ -88,7 +101,8 @@ class ReceivingLink(SettlingLink):
     def _on_drained(self, promise: Promise[None]) -> None:
         del promise
         self._note_taken()
-        if self._in_flight == 0 and not self.endpoint.blocked and self.outgoing.drain:
+        if self._drain_due and self._in_flight == 0 and not self._stuck():
+            self._drain_due = False
             self.credit = self._handed = 0
             self.stop_wanting()
             self.outgoing.drained()
@@ -99,14 +113,10 @@ class ReceivingLink(SettlingLink):
             self._in_flight += self._handed - self.credit
             self._handed = self.credit
 
-    def hold_off(self) -> None:
-        """The connection or the session cannot take more for now."""
+    def pause(self) -> None:
         self._note_taken()
         self.credit = self._handed = 0
         self.stop_wanting()
-
-    def pause(self) -> None:
-        self.hold_off()
 
     # Messages
 
@@ -132,8 +142,8 @@ class ReceivingLink(SettlingLink):
             self._held.append(delivery)
         else:
             self._send_removed(delivery)
-        if self._in_flight == 0 and self.outgoing.drain:
-            self.credit_changed()
+        if self._in_flight == 0 and self._drain_due:
+            self.resume()
 
     def _send_removed(self, delivery: Delivery) -> None:
         entry = delivery.entry
@@ -151,14 +161,14 @@ class ReceivingLink(SettlingLink):
         self.stats.outgoing_messages += 1
         self.stats.outgoing_bytes += size
         if self.endpoint.sent(size) or self.link.session.waiting:
-            self.hold_off()
+            self.pause()
 
     def failed(self, error: PolybusError) -> None:
         """A message could not be removed for this receiver; it may come again."""
         self._note_taken()
         self._in_flight -= 1
         self.stats.refused(error)
-        self.credit_changed()
+        self.resume()
 
     def detached(self, unsent: list[OutgoingDelivery]) -> None:
         self.credit = self._handed = 0

@@ -54,7 +54,7 @@ class Request:
         reply_to = fields[_REPLY_TO]
         self.reply_to = reply_to if isinstance(reply_to, str) else None
         self.application = message.application_properties()
-        self.body = _value_of(message)
+        self.body = value_of(message)
         self.state = state
 
     @property
@@ -80,7 +80,8 @@ class Request:
         link.send(bytes(out))
 
 
-def _value_of(message: Message) -> object:
+def value_of(message: Message) -> object:
+    """The one value in a message's body; None where there is none."""
     sections = message.body()
     if len(sections) != 1 or sections[0][0] != VALUE:
         return None
@@ -113,7 +114,9 @@ class RequestLink(LinkEnd):
                 raise MessageTooLarge("The request is too large.")
             if delivery.message_format > 0:
                 raise NotImplementedByBus("Requests have the message format 0.")
-            request = Request(self, Message(delivery.payload), state if isinstance(state, TransactionalState) else None)
+            request = Request(
+                self, Message(delivery.payload), state if isinstance(state, TransactionalState) else None
+            )
             if not request.operation:
                 raise ArgumentError("The request has no operation.")
         except PolybusError as error:

@@ -24,9 +24,7 @@ from polybus.gateway.amqp_properties import check_properties
 from polybus.gateway.sas import Rights
 from polybus.limits import AMQP_SEND_CREDIT
 from polybus.message.message import Message
-from polybus.namespace.entity import Entity
 from polybus.namespace.promise import Promise, spawn
-from polybus.namespace.transaction import Transaction
 
 if TYPE_CHECKING:
     from polybus.gateway.amqp_endpoint import AmqpEndpoint
@@ -54,10 +52,9 @@ class SendLink(LinkEnd):
 
     __slots__ = ("_destination", "_incoming", "_namespace", "_stats", "_target", "_via")
 
-    def __init__(
-        self, endpoint: AmqpEndpoint, link: IncomingLink, place: Place, destination: Place | None
-    ) -> None:
+    def __init__(self, endpoint: AmqpEndpoint, link: IncomingLink, place: Place, destination: Place | None) -> None:
         super().__init__(endpoint, link, place, Rights.SEND)
+        self.note_entity(place.entity)
         self._incoming = link
         self._namespace = place.namespace
         self._destination = destination
@@ -148,16 +145,12 @@ class SendLink(LinkEnd):
     def _send_otherwise(self, delivery: Delivery, messages: list[Message], sending: _Sending) -> None:
         state = delivery.state
         if isinstance(state, TransactionalState):
-            transaction = self.endpoint.transaction(state.txn_id)
-            transaction.send(self._target, messages, self._via_of(transaction))
+            self.endpoint.transactions.send(state.txn_id, self.shared, self._target, messages, self._via)
             self._count(sending)
             answer = TransactionalState(state.txn_id, ACCEPTED)
             self._incoming.settle_incoming(sending.delivery_id, answer)
         else:
             self._send_via(messages, sending)
-
-    def _via_of(self, transaction: Transaction) -> Entity | None:
-        return self.endpoint.via(self.shared, transaction, self._target, self._via)
 
     def _send_via(self, messages: list[Message], sending: _Sending) -> None:
         """A send through another entity's outbox is a transaction of its own."""

@@ -129,9 +129,7 @@ class SettlingLink(LinkEnd):
         self.outgoing = link
         self.stats = endpoint.gateway.stats.entity(place.namespace.name, place.stats_path())
 
-    def disposed(
-        self, outgoing: OutgoingDelivery, state: DeliveryState | None, settled: bool, now: Now
-    ) -> None:
+    def disposed(self, outgoing: OutgoingDelivery, state: DeliveryState | None, settled: bool, now: Now) -> None:
         held = outgoing.context
         assert isinstance(held, Delivery), "a delivery of a receiving link holds the namespace's own"
         try:
@@ -232,7 +230,7 @@ class SettlingLink(LinkEnd):
             raise InvalidOperation("A message cannot be released inside a transaction.")
         place = self.place
         assert place is not None, "messages are received from a place"
-        self.endpoint.settle_in_transaction(state.txn_id, self.shared, place.entity, held, decision)
+        self.endpoint.transactions.settle(state.txn_id, place.entity, held, decision)
 
 
 def confirmation_of(outcome: DeliveryState | None) -> DeliveryState | None:

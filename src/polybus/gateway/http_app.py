@@ -7,16 +7,17 @@ carries AMQP, and for the rest the management API and the messages of entities. 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from polybus.gateway.gateway import Gateway
 from polybus.gateway.http_atom import manage
 from polybus.gateway.http_errors import error_response
+from polybus.gateway.http_messages import handle_messages
 from polybus.gateway.http_request import Call, Disconnected
-from polybus.namespace.names import parse_http_path
+from polybus.namespace.names import TargetKind, parse_http_path
+
+_MESSAGE_TARGETS = (TargetKind.MESSAGES, TargetKind.HEAD, TargetKind.MESSAGE)
 
 
 def make_app(gateway: Gateway) -> ASGIApp:
@@ -49,6 +50,8 @@ class HttpApp:
     async def _answer(self, call: Call) -> Response:
         call.check()
         target = parse_http_path(call.raw_path)
+        if target.kind in _MESSAGE_TARGETS:
+            return await handle_messages(call, target)
         return await manage(call, target)
 
 

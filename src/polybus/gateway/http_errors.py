@@ -35,6 +35,10 @@ def refusal(status: int, text: str, sub_code: int | None = None) -> BusError:
     return error
 
 
+def not_allowed(method: str) -> BusError:
+    return refusal(405, f"The HTTP verb '{method[:20]}' is not valid for this resource.")
+
+
 def without_sub_code(error: BusError) -> BusError:
     """The same refusal, with a text in which no sub code stands, as the cloud writes some."""
     error.sub_code = 0

@@ -26,7 +26,7 @@ def amqp_protocol(gateway: Gateway) -> ProtocolFactory:
 def http_protocol(gateway: Gateway, faults: FaultPanel | None) -> ProtocolFactory:
     """Connections for the HTTP API, AMQP over WebSocket among it."""
     config = uvicorn.Config(
-        make_app(gateway, faults=faults),
+        make_app(gateway),
         http="h11",
         ws="wsproto",
         lifespan="off",

@@ -117,7 +117,9 @@ def _in_log(table: bytes, key: bytes, rest: bytes) -> str:
         return ""
     if table in (records.SESSION_MESSAGES, records.SESSION_STATE):
         session = records.session_of(key, key[: PREFIX_BYTES + 5])
-        return f"session {session!r}" + (f" number {records.number_of(key)}" if table == records.SESSION_MESSAGES else "")
+        return f"session {session!r}" + (
+            f" number {records.number_of(key)}" if table == records.SESSION_MESSAGES else ""
+        )
     return f"number {int.from_bytes(rest[4:], 'big')}"
 
 

@@ -7,51 +7,67 @@ moving the floor walks that index. Range reads look at rows and never disturb re
 from __future__ import annotations
 
 from polybus.errors import StoreCorrupt
-from polybus.limits import SWEEP_ROWS
 from polybus.message.message import Message
 from polybus.partition import records
 from polybus.partition.broker import Broker, Steps
 from polybus.partition.log import Log
-from polybus.partition.receiving import rows_of
+from polybus.partition.reading import rows_of
 from polybus.partition.records import Stored
 from polybus.rows import Get, Scan
 
 
-def keep(broker: Broker, log: Log, sequence: int, message: Message, wall_ms: int) -> None:
-    """A topic's own log holds messages only for its cursors: written as settled from the start."""
+def keep(broker: Broker, log: Log, sequence: int, message: Message, wall_ms: int) -> bytes:
+    """A topic's own log holds messages only for its cursors: written as settled from the start. Gives its key."""
     batch = broker.out(log)
     log.positions += 1
-    position = log.positions
-    value = records.message_record(sequence, position, wall_ms, 0, 0, 0, 0, message.size, b"", message.raw)
-    batch.put(records.number_key(log.active_prefix, sequence), value)
-    mark = records.settled_mark(position, wall_ms, message.size, 0)
+    position, size = log.positions, message.size
+    key = records.number_key(log.active_prefix, sequence)
+    batch.put(key, records.message_record(sequence, position, wall_ms, 0, 0, 0, 0, size, b"", message.raw))
+    mark = records.settled_mark(position, wall_ms, size, 0)
     batch.put(records.number_key(log.settled_prefix, sequence), mark)
     log.retained += 1
-    log.retained_bytes += message.size
+    log.retained_bytes += size
+    return key
 
 
 def trim(broker: Broker, log: Log) -> Steps[bool]:
     """Removes kept rows up to the floor, a bounded number of them; True where more are left."""
-    rows = yield Scan(log.settled_prefix, records.after(log.settled_prefix), SWEEP_ROWS)
-    below: list[tuple[int, records.SettledMark]] = []
-    for key, value in rows_of(rows):
-        mark = records.SettledMark(value)
-        if mark.position > log.floor:
-            break
-        below.append((records.number_of(key), mark))
-    bodies = list(dict.fromkeys(mark.body for _, mark in below if mark.body))
-    if bodies:
-        answer = yield Get(broker.bodies.keys(bodies))
-        broker.bodies.load(bodies, answer)
+    if log.trimming:
+        return True
+    log.trimming = True
+    ticket = broker.bodies.read_begins()
+    try:
+        start = records.number_key(log.settled_prefix, log.trimmed_to + 1)
+        rows = yield Scan(start, records.after(log.settled_prefix), broker.bounds.sweep_rows)
+        below: list[tuple[int, records.SettledMark]] = []
+        for key, value in rows_of(rows):
+            mark = records.SettledMark(value)
+            if mark.position > log.floor:
+                break
+            below.append((records.number_of(key), mark))
+        bodies = list(dict.fromkeys(mark.body for _, mark in below if mark.body))
+        missing = [number for number in bodies if number not in broker.bodies.memory]
+        if missing:
+            broker.bodies.load(missing, (yield Get(broker.bodies.keys(missing))))
+        for rank, mark in below:
+            _drop_kept(broker, log, rank, mark)
+    finally:
+        log.trimming = False
+        broker.bodies.read_ends(ticket)
+    return len(below) == broker.bounds.sweep_rows
+
+
+def _drop_kept(broker: Broker, log: Log, rank: int, mark: records.SettledMark) -> None:
     batch = broker.out(log)
-    for rank, mark in below:
-        batch.delete(records.number_key(log.settled_prefix, rank))
-        batch.delete(records.number_key(log.active_prefix, rank))
-        log.retained -= 1
-        log.retained_bytes -= mark.size
-        if mark.body:
-            broker.size -= broker.bodies.release_copy(batch, mark.body)
-    return len(below) == SWEEP_ROWS
+    batch.delete(records.number_key(log.settled_prefix, rank))
+    batch.delete(records.number_key(log.active_prefix, rank))
+    log.trimmed_to = rank
+    log.retained -= 1
+    log.retained_bytes -= mark.size
+    if mark.body:
+        if mark.body not in broker.bodies.memory:
+            raise StoreCorrupt(f"body {mark.body} is missing though a kept message refers to it")
+        broker.bodies.drop_copy(batch, mark.body)
 
 
 def oldest_kept_ms(log: Log) -> Steps[int | None]:
@@ -79,18 +95,16 @@ def read_range(
         return [], last
     rank = yield from rank_at(broker, log, first)
     start = records.number_key(log.active_prefix, rank)
-    rows = yield Scan(start, records.after(log.active_prefix), limit, max_bytes)
+    rows = rows_of((yield Scan(start, records.after(log.active_prefix), limit, max_bytes)))
     found: list[Stored] = []
-    for _, value in rows_of(rows):
+    complete_to = last
+    for _, value in rows:
         stored = Stored(value)
+        complete_to = min(stored.position, last)
         if stored.position > last:
             break
-        if stored.position >= first:
-            found.append(stored)
-    whole = len(rows) < limit and sum(len(value) for _, value in rows_of(rows)) < max_bytes
-    complete_to = last if whole or len(found) < len(rows) else found[-1].position
-    messages = yield from _with_bodies(broker, log, found)
-    return messages, complete_to
+        found.append(stored)
+    return (yield from _with_bodies(broker, log, found)), complete_to
 
 
 def rank_at(broker: Broker, log: Log, position: int) -> Steps[int]:

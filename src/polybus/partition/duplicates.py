@@ -30,6 +30,9 @@ class DuplicateHistory:
         """Whether every id in the store is in memory as well."""
         self.oldest_ms = 0
         """A time before which no row is left."""
+        self.pruning = False
+        self.at = b""
+        """Where pruning goes on, in the middle of its work."""
         self._newest_ms = -1
         """A time after which there is no row; negative where there is none at all."""
         self.again = Unsynced()
@@ -108,4 +111,6 @@ class DuplicateHistory:
         """When it is worth looking for old ids: not for each of them, and not where there is none."""
         if self._newest_ms < 0:
             return NOT_DUE
+        if self.at:
+            return 0
         return self.oldest_ms + window_ms + window_ms // 8

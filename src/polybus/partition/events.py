@@ -7,8 +7,10 @@ from typing import Final
 from polybus.amqp.codec import decode, encode
 from polybus.errors import StoreCorrupt
 from polybus.partition import records
-from polybus.partition.broker import Broker
+from polybus.partition.broker import Broker, Steps
 from polybus.partition.entry import Entry
+from polybus.partition.log import Log
+from polybus.rows import Scan
 
 ENQUEUED: Final = "enqueued"
 COMPLETED: Final = "completed"
@@ -46,7 +48,7 @@ def write(broker: Broker, entry: Entry, change: str, reason: str | None) -> None
         reason,
         entry.enqueued_ms,
     ]
-    key = records.number_key(records.log_prefix(broker.prefix, records.EVENTS, log.id), log.events)
+    key = records.number_key(log.events_prefix, log.events)
     batch.put(key, records.sealed(encode(fields)))
 
 
@@ -55,3 +57,19 @@ def read(row: tuple[bytes, bytes]) -> Event:
     if not isinstance(fields, list) or len(fields) < 6:
         raise StoreCorrupt("an event does not have its six fields")
     return Event(records.number_of(row[0]), fields)
+
+
+def read_range(log: Log, first: int, last: int, limit: int, max_bytes: int) -> Steps[tuple[list[Event], int]]:
+    """Events with first <= position <= last, and the position up to which the answer is complete."""
+    last = min(last, log.stable_events)
+    if first > last:
+        return [], last
+    start, end = records.number_key(log.events_prefix, first), records.number_key(log.events_prefix, last + 1)
+    found = [read(row) for row in (yield Scan(start, end, limit, max_bytes)) if isinstance(row, tuple)]
+    return found, found[-1].position if found else last
+
+
+def trim(broker: Broker, log: Log, to: int) -> None:
+    """Removes the events up to a position, all of which are synced."""
+    end = records.number_key(log.events_prefix, min(to, log.stable_events) + 1)
+    broker.out().delete_range(log.events_prefix, end)

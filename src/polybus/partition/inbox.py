@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from polybus.clock import Now
 from polybus.errors import EntityNotFound
-from polybus.message.message import Message
+from polybus.message.message import GROUP_ID, Message
 from polybus.message.overlay import Overlay
 from polybus.partition import sending, transfers
 from polybus.partition.broker import Broker
 from polybus.partition.entry import Entry
-from polybus.partition.log import DEAD_LETTER, KINDS, MAIN
+from polybus.partition.log import KINDS, MAIN
 from polybus.partition.output import Reply
-from polybus.partition.sending import SESSION_NULL, mark_dead
-from polybus.partition.storing import enter
 from polybus.partition.transfers import ONE_SUBSCRIPTION, Transfer
 
 
@@ -25,56 +23,79 @@ def take_over(
     reply: Reply,
     context: object,
 ) -> None:
-    """Stores what has not been seen from this source yet; replies after the commit."""
+    """Stores what has not been seen from this source yet; replies after the commit.
+
+    It raises where it cannot take all of them, and has then done nothing: offered one by one, those that can be
+    taken are, and the refusal is that of the one message.
+    """
     fresh = [transfer for transfer in arriving if not transfers.seen(broker, source, transfer.number)]
+    for transfer in fresh:
+        _check(broker, transfer)
     sending.check_size(broker, sum(transfer.message.size for transfer in fresh))
     wall_ms = broker.wall(now)
+    broker.accessed_ms = wall_ms
     for transfer in fresh:
         _take_one(broker, transfer, wall_ms, rows)
         transfers.note_seen(broker, source, transfer.number)
     broker.out().replies.append((reply, context, None))
 
 
+def _check(broker: Broker, transfer: Transfer) -> None:
+    number = _subscription(transfer.overlay)
+    if number is not None and number not in broker.settings.subscriptions:
+        raise EntityNotFound(f"The subscription that a message was moved to is gone from '{broker.settings.name}'.")
+
+
+def _subscription(overlay: Overlay | None) -> int | None:
+    """The one subscription that a moved message is for."""
+    number = None if overlay is None else overlay.application.get(ONE_SUBSCRIPTION)
+    return int(number) if isinstance(number, int) else None
+
+
 def _take_one(broker: Broker, transfer: Transfer, wall_ms: int, rows: dict[bytes, object] | None) -> None:
-    message, overlay = transfer.message, transfer.overlay
-    if overlay is not None and ONE_SUBSCRIPTION in overlay.application:
-        _into_subscription(broker, transfer, overlay, wall_ms)
+    message = transfer.message
+    overlay = _own_overlay(transfer, wall_ms)
+    number = _subscription(transfer.overlay)
+    if number is not None:
+        _into_subscription(broker, number, transfer, overlay, wall_ms)
     elif sending.is_duplicate(broker, message, wall_ms, rows):
         return
     elif broker.settings.own.requires_session and _session_of(message, overlay) is None:
-        log = broker.log(DEAD_LETTER)
-        entry = Entry(
-            log,
-            broker.next_sequence(broker.log(MAIN)),
-            message,
-            wall_ms,
-            0,
-            transfer.original,
-            overlay,
-            message.size,
-        )
-        mark_dead(entry, "Session ID is null.", SESSION_NULL, broker.settings.own.source)
-        enter(broker, log, entry)
+        log = broker.logs[MAIN]
+        sequence = broker.next_sequence(log)
+        entry = Entry(log, sequence, message, wall_ms, 0, transfer.original, overlay, message.size)
+        sending.mark_dead(broker, entry, sending.SESSION_REASON, sending.SESSION_NULL)
+        sending.place_copy(broker, entry, wall_ms)
     else:
         sending.accept(broker, message, wall_ms, [], transfer.original, overlay)
 
 
+def _own_overlay(transfer: Transfer, wall_ms: int) -> Overlay | None:
+    """The overlay that the message has here: it lives as long as it would have lived where it came from."""
+    overlay = transfer.overlay
+    if overlay is None and not transfer.expires_ms:
+        return None
+    own = Overlay() if overlay is None else overlay.copy()
+    own.application.pop(ONE_SUBSCRIPTION, None)
+    if transfer.expires_ms:
+        own.ttl_ms = max(transfer.expires_ms - wall_ms, 0)
+    return own
+
+
 def _session_of(message: Message, overlay: Overlay | None) -> object:
-    if overlay is not None and 10 in overlay.fields:
-        return overlay.fields[10]
+    if overlay is not None and GROUP_ID in overlay.fields:
+        return overlay.fields[GROUP_ID]
     return message.session_id
 
 
-def _into_subscription(broker: Broker, transfer: Transfer, overlay: Overlay, wall_ms: int) -> None:
+def _into_subscription(
+    broker: Broker, number: int, transfer: Transfer, overlay: Overlay | None, wall_ms: int
+) -> None:
     """A message moved to one subscription of a topic passes by the rules of the others."""
-    overlay = overlay.copy()
-    number = overlay.application.pop(ONE_SUBSCRIPTION)
-    if not isinstance(number, int) or number not in broker.settings.subscriptions:
-        raise EntityNotFound(
-            f"The subscription that a message was moved to is gone from '{broker.settings.name}'."
-        )
     log = broker.log(number * KINDS)
     message = transfer.message
     sequence = broker.next_sequence(log)
     entry = Entry(log, sequence, message, wall_ms, 0, transfer.original, overlay, message.size)
-    sending.place(broker, log, entry, wall_ms, [])
+    if log.settings.requires_session and entry.session_id() is None:
+        sending.mark_dead(broker, entry, sending.SESSION_REASON, sending.SESSION_NULL)
+    sending.place_copy(broker, entry, wall_ms)

@@ -37,9 +37,7 @@ class Watcher(Protocol):
 
 
 class Log(Window):
-    def __init__(
-        self, prefix: bytes, log_id: int, settings: LogSettings, bounds: Bounds, bodies: Bodies
-    ) -> None:
+    def __init__(self, prefix: bytes, log_id: int, settings: LogSettings, bounds: Bounds, bodies: Bodies) -> None:
         super().__init__(bounds.window_entries, bounds.window_bytes)
         self.id = log_id
         self.kind = log_id % KINDS

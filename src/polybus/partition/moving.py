@@ -6,13 +6,14 @@ from polybus.clock import Now
 from polybus.message.message import Message
 from polybus.partition import events, records, transfers
 from polybus.partition.broker import Broker, Steps
-from polybus.partition.entry import Entry, entry_from
+from polybus.partition.entry import Entry
 from polybus.partition.log import Log
 from polybus.partition.output import Reply
-from polybus.partition.receiving import load_bodies
+from polybus.partition.reading import find, let_go
 from polybus.partition.records import Stored
 from polybus.partition.storing import note, remove
 from polybus.partition.transfers import ONE_SUBSCRIPTION
+from polybus.partition.upkeep import remove_scheduled
 from polybus.rows import Get
 
 
@@ -39,121 +40,105 @@ def move(
     """Takes messages out of a log and puts them on their way, in one batch; replies with what was moved.
 
     `changed` holds new messages for some of the numbers; a `subscription` other than 0 is the only one that
-    gets them at a destination topic.
+    gets them at a destination topic. Where the destination cannot take one of them, none is moved.
     """
-    result = Moved([], [], [])
+    wanted = list(dict.fromkeys(numbers))
+    found = yield from find(broker, log, wanted)
+    result = Moved([], [number for number in wanted if number not in found], [])
+    leaving: list[tuple[Entry, Entry, tuple[int, int]]] = []
+    try:
+        for number, entry in found.items():
+            if entry.lock:
+                result.locked.append(number)
+            else:
+                moving = _in_transit(log, entry, changed.get(number), subscription)
+                route = broker.router.route(destination, moving.loaded(), moving.session_id())
+                leaving.append((entry, moving, route))
+                result.moved.append(number)
+    except BaseException:
+        for entry in found.values():
+            let_go(entry)
+        raise
     broker.wall(now)
-    for number in dict.fromkeys(numbers):
-        entry = yield from find(broker, log, number)
-        if entry is None:
-            result.missing.append(number)
-        elif entry.lock:
-            result.locked.append(number)
-        else:
-            _move_one(broker, log, entry, changed.get(number), destination, subscription)
-            result.moved.append(number)
+    for entry, moving, route in leaving:
+        transfers.dispatch(broker, log, moving, route)
+        note(broker, entry, events.DELETED, "moved")
+        remove(broker, entry)
     broker.out().replies.append((reply, context, result))
 
 
-def _move_one(
-    broker: Broker, log: Log, entry: Entry, message: Message | None, destination: str, subscription: int
-) -> None:
-    overlay = entry.overlay
-    if message is not None:
-        overlay = None
-    moving = Entry(
-        log,
-        entry.sequence,
-        message or entry.message,
-        entry.enqueued_ms,
-        0,
-        entry.original or entry.sequence,
-        None if overlay is None else overlay.copy(),
-        (message or entry.loaded()).size,
-    )
-    if moving.overlay is not None:
-        moving.overlay.hops = 0
+def _in_transit(log: Log, entry: Entry, message: Message | None, subscription: int) -> Entry:
+    """The message as it travels: a changed one is new but for its number, and hops are counted anew."""
+    overlay = None if message is not None or entry.overlay is None else entry.overlay.copy()
+    message = message or entry.loaded()
+    original = entry.original or entry.sequence
+    size = message.size
+    moving = Entry(log, entry.sequence, message, entry.enqueued_ms, 0, original, overlay, size)
+    if overlay is not None:
+        overlay.hops = 0
     if subscription:
         moving.own_overlay().application[ONE_SUBSCRIPTION] = subscription
-    transfers.dispatch(broker, moving, destination)
-    note(broker, entry, events.DELETED, "moved")
-    remove(broker, entry)
-
-
-def find(broker: Broker, log: Log, number: int) -> Steps[Entry | None]:
-    """The entry with this sequence number, active or deferred, from memory or from the store."""
-    rank = number
-    if log.by_position:
-        answer = yield Get([records.number_key(log.numbers_prefix, number)])
-        if not isinstance(answer[0], bytes):
-            return None
-        rank = int.from_bytes(answer[0], "big")
-    entry = log.memory.get(rank) or log.deferred_memory.get(number)
-    if entry is not None:
-        return None if entry.gone else entry
-    keys = [records.number_key(log.active_prefix, rank), records.number_key(log.deferred_prefix, number)]
-    keys.append(records.number_key(log.settled_prefix, rank))
-    active, deferred, settled = yield Get(keys)
-    if settled is not None or rank in log.removed:
-        active = None
-    if number in log.deferred_removed:
-        deferred = None
-    value = deferred if active is None else active
-    if not isinstance(value, bytes):
-        return None
-    entry = entry_from(log, Stored(value), active is None)
-    yield from load_bodies(broker, [entry])
-    return entry
+    return moving
 
 
 def undo(broker: Broker, keys: list[bytes]) -> Steps[int]:
     """Removes messages whose send was in doubt and has been taken over by another partition."""
     undone = 0
-    for key in keys:
-        table = key[len(broker.prefix) : len(broker.prefix) + 1]
-        number = records.number_of(key)
+    at = len(broker.prefix)
+    for key, value in zip(keys, (yield Get(keys)), strict=True):
+        if not isinstance(value, bytes):
+            continue
+        table = key[at : at + 1]
+        stored = Stored(value)
         if table == records.ACTIVE:
-            log_id = int.from_bytes(key[-12:-8], "big")
-            log = broker.logs.get(log_id)
-            entry = None if log is None else (yield from find(broker, log, number))
-            if entry is not None:
-                remove(broker, entry)
-                undone += 1
+            undone += yield from _undo_entry(broker, key, stored)
         elif table == records.SCHEDULED:
-            undone += yield from _undo_scheduled(broker, key, number)
+            remove_scheduled(broker, stored.expires_ms, stored.sequence, stored.size)
+            undone += 1
+        elif table == records.OUTBOX:
+            broker.out().delete(key)
+            broker.transfers -= 1
+            broker.size -= stored.size
+            undone += 1
     return undone
 
 
-def _undo_scheduled(broker: Broker, key: bytes, number: int) -> Steps[int]:
-    answer = yield Get([key])
-    value = answer[0]
-    if not isinstance(value, bytes):
+def _undo_entry(broker: Broker, key: bytes, stored: Stored) -> Steps[int]:
+    log = broker.logs.get(int.from_bytes(key[-12:-8], "big"))
+    if log is None:
         return 0
-    stored = Stored(value)
-    batch = broker.out()
-    batch.delete(key)
-    batch.delete(records.due_key(broker.prefix, stored.expires_ms, number))
-    broker.scheduled -= 1
-    broker.scheduled_bytes -= stored.size
-    broker.size -= stored.size
+    found = yield from find(broker, log, [stored.sequence])
+    entry = found.get(stored.sequence)
+    if entry is not None:
+        note(broker, entry, events.DELETED, "rerouted")
+        remove(broker, entry)
+        return 1
+    return (yield from _undo_kept(broker, log, records.number_of(key), stored))
+
+
+def _undo_kept(broker: Broker, log: Log, rank: int, stored: Stored) -> Steps[int]:
+    """What a topic's own log holds was never live: only its cursors would have seen it."""
+    mark = records.number_key(log.settled_prefix, rank)
+    if (yield Get([mark]))[0] is None or not broker.settings.topic or log.id != 0:
+        return 0
+    batch = broker.out(log)
+    batch.delete(mark)
+    batch.delete(records.number_key(log.active_prefix, rank))
+    log.retained -= 1
+    log.retained_bytes -= stored.size
     return 1
 
 
 def delete_before(broker: Broker, log: Log, now: Now, count: int, before_ms: int) -> list[Entry]:
     """Removes up to `count` free messages in memory that were enqueued before a time, the oldest first."""
     deleted: list[Entry] = []
-    kept: list[Entry] = []
     broker.wall(now)
     while len(deleted) < count:
-        entry = log.pop_ready(now.wall_ms)
-        if entry is None:
+        entry = log.first(now.wall_ms)
+        if entry is None or entry.enqueued_ms >= before_ms:
             break
-        if entry.enqueued_ms >= before_ms:
-            kept.append(entry)
-            break
+        log.pop_ready(now.wall_ms)
         note(broker, entry, events.DELETED)
         remove(broker, entry)
         deleted.append(entry)
-    for entry in kept:
-        log.give_back(entry)
     return deleted

@@ -59,10 +59,10 @@ class Output(Batch):
         woken: dict[int, Log] = {}
         last: Log | None = None
         for entry in self.arrivals:
-            if entry.gone:
-                continue  # it was on its way back and expired, or was moved
             log = entry.log
-            if log.sessions is not None:
+            if entry.gone:
+                pass  # it was on its way back and has expired or was moved; others may have waited for it
+            elif log.sessions is not None:
                 log.sessions.arrive(entry)
             else:
                 log.arrive(entry)

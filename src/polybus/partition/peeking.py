@@ -83,16 +83,12 @@ def _active(log: Log, found: _Found, first: int, count: int, max_bytes: int) -> 
         found.ends_at(records.number_of(rows[-1][0]))
 
 
-def _indexed(
-    log: Log, found: _Found, first: int, count: int, max_bytes: int, session: str | None
-) -> Steps[None]:
+def _indexed(log: Log, found: _Found, first: int, count: int, max_bytes: int, session: str | None) -> Steps[None]:
     """Active messages found through the index of numbers, or of a session."""
     prefix = log.numbers_prefix
     if session is not None:
         prefix = records.session_prefix(log.session_prefix, session)
-    rows, complete = yield from scan(
-        records.number_key(prefix, first), records.after(prefix), count, max_bytes
-    )
+    rows, complete = yield from scan(records.number_key(prefix, first), records.after(prefix), count, max_bytes)
     size = 0
     for place in range(0, len(rows), GET_ROWS):
         if size >= max_bytes:

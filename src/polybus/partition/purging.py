@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from polybus.limits import SWEEP_ROWS
+from typing import Final
+
 from polybus.partition import records
 from polybus.partition.broker import Broker, Steps
+from polybus.partition.entry import entry_from
 from polybus.partition.log import KINDS, Log
-from polybus.partition.receiving import rows_of, settled_between
+from polybus.partition.reading import load_bodies, rows_of, settled_between
 from polybus.partition.records import Stored
 from polybus.partition.settings import LogSettings
-from polybus.rows import Get, Scan
+from polybus.rows import Row, Scan
 
-_TABLES = (
+_TABLES: Final = (
     records.ACTIVE,
     records.DEFERRED,
     records.NUMBERS,
@@ -28,16 +30,31 @@ def forget_subscription(broker: Broker, number: int) -> None:
     for log_id in range(number * KINDS, number * KINDS + KINDS):
         log = broker.logs.pop(log_id, None)
         if log is not None:
-            for lock in [lock for lock, entry in broker.locks.items() if entry.log is log]:
-                del broker.locks[lock]
+            _forget(broker, log)
+
+
+def _forget(broker: Broker, log: Log) -> None:
+    if log.dirty:
+        broker.dirty_logs.remove(log)
+    for lock in [lock for lock, entry in broker.locks.items() if entry.log is log]:
+        del broker.locks[lock]
+    if log.sessions is not None:
+        for session in log.sessions.held.values():
+            session.lost = True
+    for entry in [*log.memory.values(), *log.deferrals.entries.values()]:
+        if not entry.gone:
+            entry.gone = True
+            log.bodies.detach(entry)
 
 
 def purge(broker: Broker, number: int) -> Steps[None]:
-    """Removes the rows of a subscription that is forgotten, a bounded number in each step."""
+    """Removes the rows of a subscription that is forgotten, once everything written before that is synced."""
     for log_id in range(number * KINDS, number * KINDS + KINDS):
-        log = Log(broker.prefix, log_id, LogSettings(number, ""))
+        log = Log(broker.prefix, log_id, LogSettings(number, ""), broker.bounds, broker.bodies)
+        log.retained = 1  # how many there are is forgotten; the rows know
         yield from _free(broker, log, log.active_prefix)
         yield from _free(broker, log, log.deferred_prefix)
+        yield from _free_states(broker, log)
         batch = broker.out()
         for table in _TABLES:
             prefix = records.log_prefix(broker.prefix, table, log_id)
@@ -48,19 +65,40 @@ def _free(broker: Broker, log: Log, table: bytes) -> Steps[None]:
     """Gives back the space of a table's messages; bodies that others share stay."""
     start = table
     while True:
-        rows = rows_of((yield Scan(start, records.after(table), SWEEP_ROWS)))
+        rows = rows_of(
+            (yield Scan(start, records.after(table), broker.bounds.sweep_rows, broker.bounds.window_bytes))
+        )
         if not rows:
             return
-        settled = (yield from settled_between(log, list(rows))) if table == log.active_prefix else set()
-        stored = [(key, Stored(value)) for key, value in rows]
-        bodies = list(dict.fromkeys(row.body for _, row in stored if row.body))
-        answer = yield Get(broker.bodies.keys(bodies))
-        broker.bodies.load(bodies, answer)
-        batch = broker.out()
-        for key, row in stored:
-            batch.delete(key)
-            if row.body:
-                broker.size -= broker.bodies.release_copy(batch, row.body)
-            elif key not in settled:
-                broker.size -= row.size
+        settled = (yield from settled_between(log, rows)) if table == log.active_prefix else set()
+        yield from _free_rows(broker, log, rows, settled)
+        start = rows[-1][0] + b"\x00"
+
+
+def _free_rows(broker: Broker, log: Log, rows: list[Row], settled: set[bytes]) -> Steps[None]:
+    entries = [entry_from(log, Stored(value), False) for _, value in rows]
+    yield from load_bodies(broker, entries)
+    batch = broker.out()
+    for (key, _), entry in zip(rows, entries, strict=True):
+        batch.delete(key)
+        if entry.expires_ms:
+            batch.delete(records.expiry_key(broker.prefix, entry.expires_ms, log.id, entry.sequence))
+        if entry.body and key in settled:
+            broker.bodies.drop_copy(batch, entry.body)
+            broker.bodies.detach(entry)
+        elif entry.body:
+            broker.size -= broker.bodies.release(batch, entry)
+        elif key not in settled:
+            broker.size -= entry.size
+
+
+def _free_states(broker: Broker, log: Log) -> Steps[None]:
+    start, end = log.state_prefix, records.after(log.state_prefix)
+    while True:
+        rows = rows_of((yield Scan(start, end, broker.bounds.sweep_rows, broker.bounds.window_bytes)))
+        if not rows:
+            return
+        for key, value in rows:
+            broker.size -= len(value)
+            broker.out().delete(key)
         start = rows[-1][0] + b"\x00"

@@ -217,9 +217,7 @@ def message_record(
 
 def check_version(version: int) -> None:
     if version != VERSION:
-        raise StoreVersionMismatch(
-            f"a record has form {version}; this version of Polybus reads form {VERSION}"
-        )
+        raise StoreVersionMismatch(f"a record has form {version}; this version of Polybus reads form {VERSION}")
 
 
 class SettledMark:

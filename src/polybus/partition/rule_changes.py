@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
@@ -17,7 +17,7 @@ from polybus.message.message import (
     SUBJECT,
     TO,
 )
-from polybus.message.overlay import REMOVED, Overlay
+from polybus.message.overlay import NO_TTL, REMOVED, Overlay
 from polybus.rules.actions import Change, Removed
 
 _FIELDS: Final = {
@@ -32,6 +32,9 @@ _FIELDS: Final = {
     "replytosessionid": REPLY_TO_GROUP_ID,
 }
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
 
 def lay_over(overlay: Overlay, changes: list[Change]) -> None:
     for change in changes:
@@ -40,8 +43,8 @@ def lay_over(overlay: Overlay, changes: list[Change]) -> None:
             overlay.application[change.name] = value
         elif change.name in _FIELDS:
             overlay.fields[_FIELDS[change.name]] = _field_value(change.name, value)
-        elif change.name == "timetolive" and isinstance(change.value, timedelta):
-            overlay.ttl_ms = int(change.value.total_seconds() * 1000)
+        elif change.name == "timetolive":
+            overlay.ttl_ms = NO_TTL if value is REMOVED else max(_span_ms(change.value), 0)
 
 
 def wire_value(value: object) -> object:
@@ -49,12 +52,16 @@ def wire_value(value: object) -> object:
     if isinstance(value, Removed):
         return REMOVED
     if isinstance(value, datetime):
-        return Timestamp(int(value.timestamp() * 1000))
+        return Timestamp((value - _EPOCH) // _MILLISECOND)
     if isinstance(value, timedelta):
-        return int(value.total_seconds() * 1000)
+        return _span_ms(value)
     if isinstance(value, Decimal):
         return float(value)
     return value
+
+
+def _span_ms(value: object) -> int:
+    return value // _MILLISECOND if isinstance(value, timedelta) else 0
 
 
 def _field_value(name: str, value: object) -> object:

@@ -6,7 +6,6 @@ from typing import Final
 
 from polybus.clock import Now
 from polybus.errors import InvalidOperation, QuotaExceeded
-from polybus.limits import SEPARATE_BODY_BYTES, SHARED_BODY_BYTES
 from polybus.message.message import Message
 from polybus.message.overlay import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, RULE_NAME, Overlay
 from polybus.message.rendering import Marks
@@ -18,17 +17,22 @@ from polybus.partition.log import DEAD_LETTER, KINDS, MAIN, Log
 from polybus.partition.output import Reply
 from polybus.partition.rule_changes import lay_over
 from polybus.partition.storing import enter, expiry_of, note
+from polybus.rules.rule import Copy
 
 SESSION_MISSING: Final = (
     "The SessionId was not set on a message, and it cannot be sent to the entity. Entities that have session"
     " support enabled can only receive messages that have the SessionId set to a valid value."
 )
 
+SESSION_REASON: Final = "Session ID is null."
 SESSION_NULL: Final = "Session enabled entity doesn't allow a message whose session identifier is null."
 
 
 def rows_needed(broker: Broker, messages: list[Message]) -> list[bytes]:
-    """Keys of the rows that `send` must be given: message ids that memory cannot vouch for."""
+    """Keys of the rows that `send` must be given: message ids that memory cannot vouch for.
+
+    Sends that wait for rows go on in the order in which they asked.
+    """
     if not broker.settings.duplicate_window_ms or broker.duplicates.whole:
         return []
     history = broker.duplicates
@@ -109,52 +113,49 @@ def accept(
     overlay: Overlay | None = None,
 ) -> int:
     """Gives the message its number and its place: scheduled, in the queue, or in the subscriptions."""
-    if message.scheduled_ms > wall_ms and original == 0:
-        return _schedule(broker, message, keys)
     log = broker.logs[MAIN]
     sequence = broker.next_sequence(log)
-    if broker.settings.topic:
+    if message.scheduled_ms > wall_ms:
+        keys.append(_schedule(broker, message, sequence, original, overlay))
+    elif broker.settings.topic:
         _publish(broker, log, message, sequence, original or sequence, wall_ms, overlay, keys)
     else:
         entry = Entry(log, sequence, message, wall_ms, 0, original, overlay, message.size)
-        place(broker, log, entry, wall_ms, keys)
+        keys.append(place(broker, entry, wall_ms))
     return sequence
 
 
-def place(broker: Broker, log: Log, entry: Entry, wall_ms: int, keys: list[bytes], shared: int = 0) -> None:
-    """Puts an entry into a main log, or on its way where the log forwards."""
+def place(broker: Broker, entry: Entry, wall_ms: int, shared: int = 0) -> bytes:
+    """Puts an entry into its main log, or on its way where the log forwards; gives the key of its row."""
+    log = entry.log
     message = entry.loaded()
     entry.expires_ms = expiry_of(broker, log, message, entry.overlay, wall_ms)
     if log.settings.forward_to is not None:
-        transfers.forward(broker, log, entry, log.settings.forward_to)
-        return
+        return transfers.forward(broker, log, entry, log.settings.forward_to)
     if shared:
         broker.bodies.attach(entry, shared)
-    elif entry.size >= SEPARATE_BODY_BYTES:
+    elif entry.size >= broker.bounds.separate_body_bytes:
         broker.bodies.attach(entry, broker.bodies.add(broker.out(log), message, 1))
         broker.size += entry.size
-    keys.append(enter(broker, log, entry))
+    key = enter(broker, log, entry)
     note(broker, entry, events.ENQUEUED)
+    return key
 
 
-def _schedule(broker: Broker, message: Message, keys: list[bytes]) -> int:
-    log = broker.logs[MAIN]
-    sequence = broker.next_sequence(log)
-    batch = broker.out(log)
+def _schedule(broker: Broker, message: Message, sequence: int, original: int, overlay: Overlay | None) -> bytes:
+    batch = broker.out()
     key = records.number_key(broker.prefix + records.SCHEDULED, sequence)
     due_ms = message.scheduled_ms
-    value = records.message_record(
-        sequence, 0, broker.wall_ms, due_ms, 0, 0, 0, message.size, b"", message.raw
-    )
+    marks = b"" if overlay is None else overlay.to_bytes()
+    size = message.size
+    value = records.message_record(sequence, 0, broker.wall_ms, due_ms, 0, original, 0, size, marks, message.raw)
     batch.put(key, value)
     batch.put(records.due_key(broker.prefix, due_ms, sequence), b"")
+    broker.schedule.add(due_ms)
     broker.scheduled += 1
-    broker.scheduled_bytes += message.size
-    broker.size += message.size
-    broker.due_ms = min(broker.due_ms, due_ms)
-    broker.due_low = min(broker.due_low, due_ms)
-    keys.append(key)
-    return sequence
+    broker.scheduled_bytes += size
+    broker.size += size
+    return key
 
 
 def _publish(
@@ -171,47 +172,67 @@ def _publish(
     marks = Marks(sequence, wall_ms, original, 0, 0, 0, overlay)
     entries: list[Entry] = []
     for copy in broker.settings.rules.match(View(message, marks), broker.new_id):
-        settings = broker.settings.subscriptions.get(copy.subscription)
-        if settings is None or (copy.error is not None and not settings.dead_letter_filter_errors):
-            continue
-        log = broker.log(copy.subscription * KINDS + (MAIN if copy.error is None else DEAD_LETTER))
-        own = overlay
-        if copy.changes or copy.rule_name is not None or copy.error is not None:
-            own = Overlay() if overlay is None else overlay.copy()
-            if copy.rule_name is not None:
-                own.application[RULE_NAME] = copy.rule_name
-            lay_over(own, copy.changes)
-        number = broker.next_sequence(broker.log(copy.subscription * KINDS))
-        entry = Entry(log, number, message, wall_ms, 0, original, own, message.size)
-        if copy.error is not None:
-            mark_dead(entry, copy.error.reason, str(copy.error), settings.source)
-        elif settings.requires_session and entry.session_id() is None:
-            mark_dead(entry, "Session ID is null.", SESSION_NULL, settings.source)
-            entry.log = broker.log(copy.subscription * KINDS + DEAD_LETTER)
-        entries.append(entry)
+        entry = _copy(broker, copy, message, original, wall_ms, overlay)
+        if entry is not None:
+            entries.append(entry)
     shared = 0
-    staying = sum(1 for entry in entries if entry.log.kind != MAIN or entry.log.settings.forward_to is None)
-    if staying > 1 and message.size >= SHARED_BODY_BYTES:
+    staying = sum(1 for entry in entries if _forwarded_to(entry.log) is None)
+    if staying > 1 and message.size >= broker.bounds.shared_body_bytes:
         shared = broker.bodies.add(broker.out(), message, staying)
         broker.size += message.size
     for entry in entries:
-        _place_copy(broker, entry, wall_ms, keys, shared)
+        keys.append(place_copy(broker, entry, wall_ms, shared))
     if broker.settings.keep_topic_log:
-        cursors.keep(broker, topic_log, sequence, message, wall_ms)
+        keys.append(cursors.keep(broker, topic_log, sequence, message, wall_ms))
 
 
-def mark_dead(entry: Entry, reason: str, description: str, source: str) -> None:
+def _copy(
+    broker: Broker, copy: Copy, message: Message, original: int, wall_ms: int, overlay: Overlay | None
+) -> Entry | None:
+    """The entry for one copy, in the subscription's main log or, where its rule failed, in its dead letters."""
+    settings = broker.settings.subscriptions.get(copy.subscription)
+    error = copy.error
+    if settings is None or (error is not None and not settings.dead_letter_filter_errors):
+        return None
+    own = overlay
+    if copy.changes or (copy.rule_name is not None and error is None):
+        own = Overlay() if overlay is None else overlay.copy()
+        if copy.rule_name is not None:
+            own.application[RULE_NAME] = copy.rule_name
+        lay_over(own, copy.changes)
+    log = broker.log(copy.subscription * KINDS)
+    entry = Entry(log, broker.next_sequence(log), message, wall_ms, 0, original, own, message.size)
+    if error is not None:
+        mark_dead(broker, entry, error.reason, error.description)
+    elif settings.requires_session and entry.session_id() is None:
+        mark_dead(broker, entry, SESSION_REASON, SESSION_NULL)
+    return entry
+
+
+def mark_dead(broker: Broker, entry: Entry, reason: str, description: str) -> None:
+    """Turns an entry that was meant for a main log into a dead letter of it."""
+    settings = entry.log.settings
     overlay = entry.own_overlay()
     overlay.application[DEAD_LETTER_REASON] = reason
     overlay.application[DEAD_LETTER_DESCRIPTION] = description
-    overlay.dead_letter_source = source
+    overlay.dead_letter_source = settings.source
+    entry.log = broker.log(settings.number * KINDS + DEAD_LETTER)
 
 
-def _place_copy(broker: Broker, entry: Entry, wall_ms: int, keys: list[bytes], shared: int) -> None:
+def _forwarded_to(log: Log) -> str | None:
+    return log.settings.forward_to if log.kind == MAIN else log.settings.forward_dead_letters_to
+
+
+def place_copy(broker: Broker, entry: Entry, wall_ms: int, shared: int = 0) -> bytes:
+    """Puts an entry where it belongs: a main log, or the dead letters that it was turned into."""
     log = entry.log
     if log.kind == MAIN:
-        place(broker, log, entry, wall_ms, keys, shared)
-        return
+        return place(broker, entry, wall_ms, shared)
+    destination = _forwarded_to(log)
+    if destination is not None:
+        return transfers.forward(broker, broker.log(log.settings.number * KINDS), entry, destination, dead=True)
     if shared:
         broker.bodies.attach(entry, shared)
-    keys.append(enter(broker, log, entry))
+    key = enter(broker, log, entry)
+    note(broker, entry, events.ENQUEUED)
+    return key

@@ -83,6 +83,8 @@ class SessionBook:
         """The scan for sessions has passed everything up to this key; empty before the first scan."""
         self.scan_done = True
         self.scanning = False
+        self.restarted = False
+        """The scan begins anew: there were more waiting sessions than memory holds."""
         self.touched: dict[str, Session] = {}
         """Held sessions that got messages since somebody last looked."""
 
@@ -107,20 +109,33 @@ class SessionBook:
             return
         if not known:
             log.bodies.detach(entry)
-        elif not log.removed.has_reads():  # a read under way may show it as it was; memory knows better
+        else:
             self._forget(entry)
         self.note(session_id)
 
     def _forget(self, entry: Entry) -> None:
-        del self.log.memory[entry.rank]
-        self.log.bodies.detach(entry)
+        """Memory need not hold the entry; where a read under way may show it as it was, memory knows better."""
+        if not self.log.removed.has_reads():
+            del self.log.memory[entry.rank]
+            self.log.bodies.detach(entry)
+
+    def _holding(self, entry: Entry) -> Session | None:
+        session_id = entry.session_id()
+        return None if session_id is None else self.held.get(session_id)
+
+    def returns(self, entry: Entry) -> None:
+        """A message that was delivered is on its way back."""
+        session = self._holding(entry)
+        if session is not None and entry.sequence in session.outstanding:
+            session.returning[entry.sequence] = entry
 
     def settled(self, entry: Entry) -> None:
         """A message that was delivered is settled, or lies deferred again."""
-        session_id = entry.session_id()
-        session = None if session_id is None else self.held.get(session_id)
+        session = self._holding(entry)
         if session is not None:
             session.outstanding.pop(entry.sequence, None)
+            if session.returning.pop(entry.sequence, None) is not None:
+                self.touched[session.id] = session
 
     def note(self, session_id: str) -> None:
         """A session without a holder has messages."""
@@ -134,6 +149,7 @@ class SessionBook:
         else:
             self.scan_done = False
             self.scanned_to = b""
+            self.restarted = True
 
     def has_waiting(self) -> bool:
         return bool(self.waiting) or not self.scan_done
@@ -165,6 +181,10 @@ class SessionBook:
             self._forget(entry)
         if entries or not session.whole:
             self.waiting[session.id] = None
+
+    def renewed(self, session: Session) -> None:
+        """A lock's end has moved; with a shorter duration than before it may have moved closer."""
+        self.soonest_ms = min(self.soonest_ms, session.until_ms)
 
     def expired(self, mono_ms: int) -> list[Session]:
         """The held sessions whose locks have run out."""

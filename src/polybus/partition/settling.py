@@ -193,9 +193,7 @@ def give_back(broker: Broker, entry: Entry) -> None:
 def renew(broker: Broker, log: Log, lock: int, now: Now) -> int:
     """Extends a lock from now; gives its new end in wall time."""
     if log.sessions is not None:
-        raise InvalidOperation(
-            "The lock of a message in a session cannot be renewed; renew the session's lock."
-        )
+        raise InvalidOperation("The lock of a message in a session cannot be renewed; renew the session's lock.")
     entry = broker.locked(log, lock, now)
     lock_ms = log.settings.lock_ms
     entry.locked_until_ms = now.mono_ms + lock_ms
@@ -215,8 +213,11 @@ def held(broker: Broker, log: Log, lock: int, now: Now) -> Entry:
 def _let_go(broker: Broker, entry: Entry, returns: bool = False) -> None:
     """Ends the lock; a session keeps what returns among its outstanding until it arrives again."""
     sessions = entry.log.sessions
-    if sessions is not None and not (returns and not entry.deferred):
-        sessions.settled(entry)
+    if sessions is not None:
+        if returns and not entry.deferred:
+            sessions.returns(entry)
+        else:
+            sessions.settled(entry)
     broker.unlock(entry)
 
 

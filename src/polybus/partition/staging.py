@@ -9,17 +9,17 @@ from __future__ import annotations
 from typing import Final
 
 from polybus.clock import Now
-from polybus.errors import ArgumentError
+from polybus.errors import ArgumentError, PolybusError
 from polybus.message.message import Message
 from polybus.partition import records, sending
 from polybus.partition.broker import Broker, Steps
 from polybus.partition.output import Reply
-from polybus.partition.receiving import rows_of
+from polybus.partition.reading import rows_of, scan
+from polybus.partition.stages import Stage
 from polybus.rows import Get, Scan
 
 STAGE_BYTES: Final = 16
 """A stage's id."""
-CHUNK: Final = 1_000
 
 
 def stage(
@@ -35,62 +35,106 @@ def stage(
     if len(stage_id) != STAGE_BYTES:
         raise ArgumentError("A stage's id has 16 bytes.")
     sending.check(broker, messages)
+    wall_ms = broker.wall(now)
+    broker.accessed_ms = wall_ms
     batch = broker.out()
     prefix = broker.prefix + records.STAGED + stage_id
+    size = 0
     for offset, message in enumerate(messages):
         batch.put(records.number_key(prefix, first + offset), records.sealed(message.raw))
-    size = sum(message.size for message in messages)
+        size += message.size
+    known = broker.stages.open.setdefault(stage_id, Stage(wall_ms, 0))
+    known.touched_ms = wall_ms
+    known.bytes += size
+    known.unsynced += 1
     broker.size += size
-    batch.put(broker.prefix + records.STAGES + stage_id, records.sealed_number(broker.wall(now)))
+    batch.put(broker.prefix + records.STAGES + stage_id, known.record())
+    batch.replies.append((_staged, known, None))
     batch.replies.append((reply, context, None))
+
+
+def _staged(context: object, result: object, error: PolybusError | None) -> None:
+    del result, error
+    assert isinstance(context, Stage)
+    context.unsynced -= 1
 
 
 def stages(broker: Broker) -> Steps[list[tuple[bytes, int]]]:
     """The stages of this partition and when each was last written to."""
     prefix = broker.prefix + records.STAGES
-    rows = yield Scan(prefix, records.after(prefix), 1 << 20)
-    return [(key[len(prefix) :], records.unsealed_number(value, "a stage")) for key, value in rows_of(rows)]
+    rows = rows_of((yield Scan(prefix, records.after(prefix), 1 << 20)))
+    known = broker.stages.open
+    ids = [key[len(prefix) :] for key, _ in rows]
+    return [(stage_id, known[stage_id].touched_ms) for stage_id in ids if stage_id in known]
 
 
-def publish_chunk(
-    broker: Broker, now: Now, stage_id: bytes, reply: Reply | None, context: object
-) -> Steps[bool]:
+def publish_chunk(broker: Broker, now: Now, stage_id: bytes, reply: Reply | None, context: object) -> Steps[bool]:
     """Moves the next messages of a stage into the log; True where more are left."""
+    stage = broker.stages.open.get(stage_id)
+    more = False
+    if stage is not None:
+        more = stage.busy or stage.unsynced > 0
+        if not more:
+            stage.busy = True
+            try:
+                more = yield from _publish(broker, now, stage_id, stage)
+            finally:
+                stage.busy = False
+    if reply is not None:
+        broker.out().replies.append((reply, context, more))
+    return more
+
+
+def _publish(broker: Broker, now: Now, stage_id: bytes, stage: Stage) -> Steps[bool]:
     prefix = broker.prefix + records.STAGED + stage_id
-    rows = rows_of((yield Scan(prefix, records.after(prefix), CHUNK)))
-    messages = [Message(records.unsealed(value, "a staged message")) for _, value in rows]
+    end, limit = records.after(prefix), broker.bounds.stage_rows
+    rows, complete = yield from scan(stage.at or prefix, end, limit, broker.bounds.window_bytes)
+    messages = [Message(records.unsealed(value, "a staged message"), True) for _, value in rows]
     keys = sending.rows_needed(broker, messages)
-    answer = (yield Get(keys)) if keys else []
-    known: dict[bytes, object] = dict(zip(keys, answer, strict=True))
+    known: dict[bytes, object] = dict(zip(keys, (yield Get(keys)) if keys else [], strict=True))
     wall_ms = broker.wall(now)
     batch = broker.out()
     for (key, _), message in zip(rows, messages, strict=True):
         batch.delete(key)
-        broker.size -= message.size
         if not sending.is_duplicate(broker, message, wall_ms, known):
             sending.accept(broker, message, wall_ms, [])
-    more = len(rows) == CHUNK
-    if not more:
-        batch.delete(broker.prefix + records.STAGES + stage_id)
-    if reply is not None:
-        batch.replies.append((reply, context, more))
-    return more
+    if complete:
+        _end(broker, stage_id, stage)
+        return False
+    freed = min(sum(message.size for message in messages), stage.bytes)
+    stage.bytes -= freed
+    broker.size -= freed
+    stage.at = rows[-1][0] + b"\x00"
+    batch.put(broker.prefix + records.STAGES + stage_id, stage.record())
+    return True
+
+
+def _end(broker: Broker, stage_id: bytes, stage: Stage) -> None:
+    """Nothing is left of the stage, and nothing of what it took from the quota."""
+    broker.size -= stage.bytes
+    broker.out().delete(broker.prefix + records.STAGES + stage_id)
+    broker.stages.open.pop(stage_id, None)
 
 
 def drop(broker: Broker, stage_id: bytes, reply: Reply | None, context: object) -> Steps[None]:
-    """Throws a stage away."""
-    prefix = broker.prefix + records.STAGED + stage_id
-    start = prefix
-    while True:
-        rows = rows_of((yield Scan(start, records.after(prefix), CHUNK)))
-        batch = broker.out()
-        for key, value in rows:
-            batch.delete(key)
-            broker.size -= len(value) - 4
-            start = key + b"\x00"
-        if len(rows) < CHUNK:
-            break
-    batch = broker.out()
-    batch.delete(broker.prefix + records.STAGES + stage_id)
+    """Throws a stage away, as far as it is synced and not published."""
+    stage = broker.stages.open.get(stage_id)
+    if stage is not None and not stage.busy:
+        stage.busy = True
+        prefix = broker.prefix + records.STAGED + stage_id
+        start = stage.at or prefix
+        try:
+            complete = False
+            while not complete:
+                rows, complete = yield from scan(
+                    start, records.after(prefix), broker.bounds.stage_rows, broker.bounds.window_bytes
+                )
+                batch = broker.out()
+                for key, _ in rows:
+                    batch.delete(key)
+                    start = key + b"\x00"
+        finally:
+            stage.busy = False
+        _end(broker, stage_id, stage)
     if reply is not None:
-        batch.replies.append((reply, context, None))
+        broker.out().replies.append((reply, context, None))

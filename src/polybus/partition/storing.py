@@ -80,6 +80,8 @@ def remove(broker: Broker, entry: Entry) -> Output:
     batch = broker.out(log)
     if entry.expires_ms:
         batch.delete(records.expiry_key(broker.prefix, entry.expires_ms, log.id, entry.sequence))
+    if log.sessions is not None:
+        log.sessions.settled(entry)
     if entry.deferred:
         log.deferred -= 1
         log.deferred_bytes -= entry.size

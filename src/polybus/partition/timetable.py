@@ -64,7 +64,7 @@ class Timetable:
         self.wake(self._before)
 
     def step_ends(self, left_ms: int, next_ms: int, at: bytes) -> None:
-        """`left_ms` is the earliest row that stays, `next_ms` the next one; `at` is where to go on, if there is more."""
+        """`left_ms` is the earliest row that stays, `next_ms` the next one; `at` is where to go on, if anywhere."""
         self.walking = False
         self._left = min(self._left, left_ms)
         self.at = at

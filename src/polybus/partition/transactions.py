@@ -14,7 +14,7 @@ from polybus.message.message import Message
 from polybus.partition import sending, settling, transfers
 from polybus.partition.broker import Broker
 from polybus.partition.entry import Entry
-from polybus.partition.log import Log
+from polybus.partition.log import MAIN, Log
 from polybus.partition.output import Reply
 
 COMPLETE: Final = "complete"
@@ -66,6 +66,7 @@ def hold(
     entry = settling.held(broker, log, lock, now)
     if outcome == DEAD_LETTER:
         settling.check_can_die(log)
+    settling.check_properties(entry, properties)
     entry.transaction = work
     work.settlements.append(Settlement(entry, outcome, reason, description, properties))
 
@@ -84,6 +85,8 @@ def commit(
     for settlement in work.settlements:
         _check_lock(broker, settlement, now)
     sending.check(broker, work.sends)
+    messages = work.sends + [message for _, message in work.transfers]
+    sending.check_size(broker, sum(message.size for message in messages))
     wall_ms = broker.wall(now)
     for settlement in work.settlements:
         settlement.entry.transaction = None
@@ -91,7 +94,7 @@ def commit(
     for message in work.sends:
         if not sending.is_duplicate(broker, message, wall_ms, rows):
             sending.accept(broker, message, wall_ms, [])
-    log = broker.logs[0]
+    log = broker.logs[MAIN]
     for destination, message in work.transfers:
         entry = Entry(log, broker.next_sequence(log), message, wall_ms, 0, 0, None, message.size)
         transfers.forward(broker, log, entry, destination)
@@ -116,6 +119,4 @@ def _settle(broker: Broker, settlement: Settlement, now: Now) -> None:
         settling.settle_defer(broker, entry, now, settlement.properties)
     else:
         broker.wall(now)
-        settling.settle_dead_letter(
-            broker, entry, settlement.reason, settlement.description, settlement.properties
-        )
+        settling.settle_dead_letter(broker, entry, settlement.reason, settlement.description, settlement.properties)

@@ -13,11 +13,16 @@ from polybus.clock import Now
 from polybus.errors import BusError
 from polybus.limits import FORWARD_HOPS
 from polybus.message.message import Message
-from polybus.message.overlay import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, overlay_from_bytes
+from polybus.message.overlay import (
+    DEAD_LETTER_DESCRIPTION,
+    DEAD_LETTER_REASON,
+    NO_TTL,
+    overlay_from_bytes,
+)
 from polybus.partition import records
 from polybus.partition.broker import Broker, Steps
 from polybus.partition.entry import Entry
-from polybus.partition.log import KINDS, TRANSFER_DEAD_LETTER, Log
+from polybus.partition.log import KINDS, MAIN, TRANSFER_DEAD_LETTER, Log
 from polybus.partition.records import Stored
 from polybus.partition.storing import enter
 from polybus.rows import Scan
@@ -32,65 +37,75 @@ class Transfer:
 
     def __init__(self, number: int, stored: Stored) -> None:
         self.number = number
-        self.message = Message(stored.raw)
+        self.message = Message(stored.raw, True)
         self.overlay = overlay_from_bytes(stored.overlay) if stored.overlay else None
         self.original = stored.original
         self.enqueued_ms = stored.enqueued_ms
+        self.expires_ms = stored.expires_ms
+        """When its life ends, which forwarding does not prolong; 0 where it does not."""
+        self.log_id = stored.position
+        """The log it came from: where it rests if nobody takes it."""
 
 
-def forward(broker: Broker, log: Log, entry: Entry, destination: str) -> None:
-    """Puts a message that enters `log` on its way; where it can never arrive, into the transfer dead letters."""
+def forward(broker: Broker, log: Log, entry: Entry, destination: str, dead: bool = False) -> bytes:
+    """Puts a message of `log` on its way; where it can never arrive, into the transfer dead letters. Gives its key.
+
+    What is `dead` does not die again of the time-to-live that it had.
+    """
     overlay = entry.own_overlay()
     overlay.hops += 1
+    if dead:
+        overlay.ttl_ms = NO_TTL
     try:
         if overlay.hops > FORWARD_HOPS:
             raise _TooManyHops(f"A message was forwarded more than {FORWARD_HOPS} times.")
-        dispatch(broker, entry, destination)
+        route = broker.router.route(destination, entry.loaded(), entry.session_id())
     except BusError as error:
         overlay.hops -= 1
-        refuse(broker, log, entry, error)
+        return refuse(broker, log, entry, error)
+    return dispatch(broker, log, entry, route, 0 if dead else entry.expires_ms)
 
 
 class _TooManyHops(BusError):
     condition = HOPS_EXCEEDED
 
 
-def dispatch(broker: Broker, entry: Entry, destination: str) -> None:
-    """Fixes the destination partition and writes the message into the outbox."""
-    entity, index = broker.router.route(destination, entry.loaded(), entry.session_id())
+def dispatch(broker: Broker, log: Log, entry: Entry, route: tuple[int, int], expires_ms: int = 0) -> bytes:
+    """Writes the message into the outbox for its destination partition; gives the key of its row."""
     broker.transfer_counter += 1
     overlay = b"" if entry.overlay is None else entry.overlay.to_bytes()
-    raw = entry.loaded().raw
+    original = entry.original or entry.sequence
     value = records.message_record(
         entry.sequence,
-        0,
+        log.id,
         entry.enqueued_ms,
-        entry.expires_ms,
+        expires_ms,
         0,
-        entry.original or entry.sequence,
+        original,
         0,
         entry.size,
         overlay,
-        raw,
+        entry.loaded().raw,
     )
-    batch = broker.out()
-    batch.put(records.outbox_key(broker.prefix, entity, index, broker.transfer_counter), value)
+    key = records.outbox_key(broker.prefix, route[0], route[1], broker.transfer_counter)
+    broker.out().put(key, value)
     broker.transfers += 1
     broker.size += entry.size
     broker.router.outbox_grew(broker)
+    return key
 
 
-def refuse(broker: Broker, log: Log, entry: Entry, error: BusError) -> None:
+def refuse(broker: Broker, log: Log, entry: Entry, error: BusError) -> bytes:
     """A message that cannot be moved on rests in the source's transfer dead-letter queue."""
     overlay = entry.own_overlay()
     overlay.application[DEAD_LETTER_REASON] = error.condition
     overlay.application[DEAD_LETTER_DESCRIPTION] = error.description
     overlay.dead_letter_source = log.settings.source
     dead = broker.log(log.settings.number * KINDS + TRANSFER_DEAD_LETTER)
-    twin = Entry(
-        dead, entry.sequence, entry.loaded(), entry.enqueued_ms, 0, entry.original, overlay, entry.size
-    )
-    enter(broker, dead, twin)
+    message = entry.loaded()
+    original = entry.original
+    twin = Entry(dead, entry.sequence, message, entry.enqueued_ms, 0, original, overlay, message.size)
+    return enter(broker, dead, twin)
 
 
 def destinations(broker: Broker) -> Steps[list[tuple[int, int]]]:
@@ -114,7 +129,8 @@ def pending(
     broker: Broker, entity: int, index: int, after_number: int, limit: int, max_bytes: int
 ) -> Steps[list[Transfer]]:
     """The next messages for one destination partition, in order."""
-    start = records.outbox_key(broker.prefix, entity, index, after_number + 1)
+    first = max(after_number, broker.outbox.get((entity, index), 0)) + 1
+    start = records.outbox_key(broker.prefix, entity, index, first)
     end = records.outbox_key(broker.prefix, entity, index, (1 << 64) - 1)
     rows = yield Scan(start, end, limit, max_bytes)
     transfers: list[Transfer] = []
@@ -125,31 +141,32 @@ def pending(
 
 
 def sent_on(broker: Broker, entity: int, index: int, moved: list[Transfer]) -> None:
-    """The destination has these messages: they leave the outbox."""
+    """The destination has these messages: they leave the outbox. Saying it twice is harmless."""
     batch = broker.out()
-    for transfer in moved:
+    for transfer in _left(broker, (entity, index), moved):
         batch.delete(records.outbox_key(broker.prefix, entity, index, transfer.number))
         broker.transfers -= 1
         broker.size -= transfer.message.size
+        broker.outbox[entity, index] = transfer.number
 
 
-def refused(
-    broker: Broker, now: Now, entity: int, index: int, moved: list[Transfer], error: BusError
-) -> None:
-    """The destination will never take these: they rest in this entity's transfer dead letters."""
-    broker.wall(now)
-    log = broker.logs[0]
-    for transfer in moved:
-        entry = Entry(
-            log,
-            broker.next_sequence(log),
-            transfer.message,
-            transfer.enqueued_ms,
-            0,
-            transfer.original,
-            transfer.overlay,
-            transfer.message.size,
-        )
+def _left(broker: Broker, destination: tuple[int, int], moved: list[Transfer]) -> list[Transfer]:
+    """Those that have not left the outbox yet; they leave it in order."""
+    last = broker.outbox.get(destination, 0)
+    return [transfer for transfer in moved if transfer.number > last]
+
+
+def refused(broker: Broker, now: Now, entity: int, index: int, moved: list[Transfer], error: BusError) -> None:
+    """The destination will never take these: they rest in the transfer dead letters of where they came from."""
+    wall_ms = broker.wall(now)
+    for transfer in _left(broker, (entity, index), moved):
+        log = broker.logs.get(transfer.log_id, broker.logs[MAIN])
+        message, sequence = transfer.message, broker.next_sequence(log)
+        overlay = None if transfer.overlay is None else transfer.overlay.copy()
+        if overlay is not None:
+            overlay.application.pop(ONE_SUBSCRIPTION, None)
+        original = transfer.original
+        entry = Entry(log, sequence, message, wall_ms, 0, original, overlay, message.size)
         refuse(broker, log, entry, error)
     sent_on(broker, entity, index, moved)
 

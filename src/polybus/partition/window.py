@@ -91,7 +91,7 @@ class Window:
         )
 
     def page_ends(self, skipped_to: int, last_rank: int, at_end: bool) -> None:
-        """A page was taken in. `skipped_to` is what it was when the read began: all up to there was in reach of it."""
+        """A page was taken in. `skipped_to` is what it was when the read began: the read saw all up to there."""
         if last_rank > self.paged_to:
             self.paged_to = last_rank
         if at_end:

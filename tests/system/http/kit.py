@@ -143,8 +143,7 @@ class Server:
         self._ready.set_result(None)
         await self._stop.wait()
         for server in self._servers:
-            server.force_exit = True
-            await server.shutdown(sockets=[])
+            await _close(server)
         await run(self.bus.stop())
 
     async def _start_bus(self) -> None:
@@ -226,6 +225,16 @@ class Server:
         self.do(self.bus.stores[number].open)
         hosts = self.bus.stores[number].tenants
         self.wait_until(lambda: all(tenant.broker is not None for tenant in hosts.values()))
+
+
+async def _close(server: uvicorn.Server) -> None:
+    server.force_exit = True
+    connections = list(server.server_state.connections)
+    await server.shutdown(sockets=[])
+    for connection in connections:
+        connection.transport.abort()
+    while server.server_state.connections or server.server_state.tasks:
+        await asyncio.sleep(0)
 
 
 def _touch(store: StoreHost) -> None:

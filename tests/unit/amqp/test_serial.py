@@ -55,15 +55,6 @@ def test_ranges_do_not_cross_the_wrap():
     assert len(out) == 2
 
 
-def test_cleared_settlements_say_nothing():
-    out: list[bytes] = []
-    settlements = Settlements(out, 0, False)
-    settlements.add(1, ACCEPTED_BYTES)
-    settlements.clear()
-    settlements.flush()
-    assert out == []
-
-
 def test_inbox_hands_out_what_is_whole():
     inbox = Inbox()
     assert inbox.join(b"abc") == b"abc"

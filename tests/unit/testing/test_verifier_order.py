@@ -124,6 +124,12 @@ class TestIntegrity:
         assert kinds([send("m", digest="1"), ev(op, 10, digest="1", **seen)], state) == set()
         assert kinds([send("m", digest="1"), ev(op, 10, digest="2", **seen)], state) == {Kind.CORRUPTED}
 
+    def test_what_is_peeked_at_was_sent(self) -> None:
+        peek = ev(Op.PEEK, 10, message_id="m", number=1)
+        assert kinds([peek]) == {Kind.INVENTED}
+        assert kinds([send("m", outcome=FAILED), peek]) == {Kind.INVENTED}
+        assert kinds([send("m", outcome=UNKNOWN), peek]) == set()
+
     def test_so_it_does_from_the_store(self) -> None:
         assert kinds([send("m", digest="1")], final(stored("m", 1, digest="1"))) == set()
         assert kinds([send("m", digest="1")], final(stored("m", 1, digest="2"))) == {Kind.CORRUPTED}

@@ -66,7 +66,7 @@ class Numbers(Check):
 
 
 class Integrity(Check):
-    """What is delivered, peeked or stored has a body, a session and a key with which it was sent."""
+    """What is delivered, peeked at or stored has a body, a session and a key with which it was sent."""
 
     def handlers(self) -> dict[str, Handler]:
         return dict.fromkeys((*DELIVERIES, Op.PEEK), self._see)
@@ -79,6 +79,16 @@ class Integrity(Check):
         wrong = self._judge(entity, event.message_id, event.digest, event.session, event.key)
         if wrong is not None:
             self.found(Kind.CORRUPTED, span, wrong)
+        if event.op == Op.PEEK and not self._was_sent(entity, event.message_id):
+            self.found(Kind.INVENTED, span, "peeked at, but never sent")
+
+    def _was_sent(self, entity: EntityLedger, message_id: str) -> bool:
+        """On a topic, where scheduled messages wait, the records are with its subscriptions."""
+        for holder in (entity, *self.ledger.destinations(entity.name)):
+            record = holder.messages.get(message_id)
+            if record is not None and any(send.outcome != FAILED for send in record.sends):
+                return True
+        return False
 
     def finish(self) -> None:
         for entity in self.ledger.entities.values():

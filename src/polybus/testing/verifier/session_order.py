@@ -94,10 +94,10 @@ class SessionOrder(Check):
         queue.highest = -1
 
     def _may_be_dead(self, delivery: Span) -> bool:
-        """True where the next rise of the delivery count may move it to the dead-letter queue."""
-        entity, _ = self.ledger.place(delivery.event.entity)
+        """True where it is in the dead-letter queue, or the next rise of its count may move it there."""
+        entity, dead = self.ledger.place(delivery.event.entity)
         most = entity.options.max_delivery_count
-        return most is not None and (delivery.event.count is None or delivery.event.count + 1 >= most)
+        return dead or most is not None and (delivery.event.count is None or delivery.event.count + 1 >= most)
 
     def _deliver(self, span: Span) -> None:
         event = span.event
@@ -120,7 +120,10 @@ class SessionOrder(Check):
     def _judge_skipped(self, queue: _Queue, span: Span, skipped: int) -> None:
         entity, _ = self.ledger.place(span.event.entity)
         record = self._records[entity.name, skipped]
-        if skipped in queue.reported or not _certainly_free(record.copies[skipped], queue.free[skipped], span):
+        copy = record.copies[skipped]
+        if skipped in queue.reported or not _certainly_free(copy, queue.free[skipped], span):
+            return
+        if any(other.began <= span.ended and self._may_be_dead(other) for other in copy.deliveries):
             return
         if may_have_expired(entity.options, record, span.wall_to_ms + self.facts.slack_ms):
             return
