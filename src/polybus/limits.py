@@ -158,8 +158,6 @@ STORE_CLOSE_SECONDS = 10.0
 STORE_READ_THREADS = 4
 """Reads under way at once where they may wait on a network: one slow page must not hold up the other partitions,
 and a store that pages more than this at once is bound by its server anyway."""
-STORE_UNCOMMITTED_BYTES = 16 * 1024 * 1024
-"""Open batch and batch under way of one store; about 0.1 s of a plain disk. Past it sends get server-busy."""
 STORE_KEY_BYTES = 2_048
 """Longest key: PostgreSQL's index takes rows up to a third of its 8 KiB page."""
 STORE_COPY_ROWS = 1_000
@@ -298,5 +296,35 @@ HEALTH_PROBE_SECONDS = 2.0
 # --- operations: tools for operators ---
 CHECK_FINDINGS = 1_000
 """Findings that a check keeps to show; a store that is damaged throughout would have millions."""
+CHECK_CACHE_BYTES = 16 * 1024 * 1024
+"""Of one store that is looked at. It shares no cache with a bus, so that every block is read from the disk."""
 CHECK_PAGE = 1_000
 """Rows whose index entries a check looks up at once: enough for one multi-get, little enough to hold."""
+
+# --- namespace: stores that come back ---
+RECOVER_MS = 100
+"""Between two tries to bring up a store's partitions while another store, or the catalogue, is not there yet."""
+DOUBT_MS = 2_500
+"""How long a send in doubt waits for the catalogue; with two hung commits it stays within the 15 s of B10."""
+
+# --- cli: commands that are clients ---
+CLI_CONNECT_SECONDS = 10
+"""A person waits at the terminal; whatever has not answered by then is down."""
+CLI_SECONDS = 60
+"""For one HTTP answer of a bus that is busy."""
+CLI_RETRIES = 1
+"""Of the SDK: enough for a connection that was closed while idle, and a refusal is told at once."""
+CURSOR_LAG_MS = 7 * 86_400_000
+"""How long settled messages are kept for a cursor that has not read them; then it is truncated, loudly."""
+CURSOR_LAG_MS_MAX = 90 * 86_400_000
+CURSORS_PER_LOG = 64
+"""Cursors of one log; each is a pipeline of its own, and each settlement must stay as cheap as with one."""
+CURSOR_NAME_CHARACTERS = 128
+CURSOR_LEASE_SECONDS_MAX = 3_600
+"""The longest lease; a driver that dies blocks its successor for no longer."""
+RANGE_GAPS = 1_000
+"""Gaps that one range read tells apart; beyond, they run together."""
+STAGE_MS = 86_400_000
+"""A stage that nobody has published by then is an orphan: no batch of a pipeline takes a day."""
+PRODUCER_PAST_QUERIES = 256
+"""Queries that a producer's record remembers as fenced; a zombie older than as many takeovers is no worry."""

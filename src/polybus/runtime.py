@@ -27,7 +27,7 @@ class Opener:
         self._faults = faults
         self._unsafe = unsafe
         self._memory: MemoryStore | None = None
-        self.shown = url.split("@")[-1] if "@" in url else url
+        self.shown = shown_url(url)
 
     def __call__(self) -> Promise[StoreDriver]:
         promise: Promise[StoreDriver] = Promise()
@@ -60,6 +60,15 @@ class Opener:
         if self._memory is not None and self._faults is None:
             return InlineDriver(store, self._loop)
         return ThreadDriver(store, self._loop)
+
+
+def shown_url(url: str) -> str:
+    """A store's address as it may be shown: without the password."""
+    if url.startswith(("postgresql:", "postgres:")):
+        from polybus.store.postgres_url import parse_postgres_url
+
+        return parse_postgres_url(url).shown
+    return url
 
 
 async def run(coroutine: Coroutine[Any, Any, T]) -> T:

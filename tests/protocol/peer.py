@@ -71,6 +71,7 @@ def parse_frame(raw: bytes) -> Frame:
     assert isinstance(value, Described)
     assert isinstance(value.value, list)
     name = NAMES[int(value.descriptor)]  # type: ignore[call-overload]
+    assert channel == 0 or name not in ("open", "close")
     return Frame(raw[5], channel, name, value.value, raw[end:], raw)
 
 

@@ -261,6 +261,17 @@ def test_a_send_is_answered_once():
     assert sender.unsettled == 0
 
 
+def test_a_send_is_answered_by_its_own_link_only():
+    peer = Peer().opened()
+    sender = peer.sender(0)
+    other = peer.sender(2)
+    peer.send(Transfer(0, 0, b"t", 0), payload=b"x")
+    other.settle_incoming(0, ACCEPTED_BYTES)
+    assert peer.frames("disposition") == []
+    sender.settle_incoming(0, ACCEPTED_BYTES)
+    assert len(peer.frames("disposition")) == 1
+
+
 def test_a_sender_may_settle_its_own_deliveries():
     peer = Peer().opened()
     sender = peer.sender(0)

@@ -247,6 +247,16 @@ def test_presettled_deliveries_renew_credit_too():
     assert flow.fields[4:7] == [0, 2, 4]
 
 
+def test_presettled_deliveries_of_many_frames_renew_credit_too():
+    peer = Peer().opened()
+    peer.sender(0, credit=2)
+    peer.send(Transfer(0, 0, b"t", 0, settled=True, more=True), payload=b"x")
+    assert peer.frames("flow") == []
+    peer.send(Transfer(0, 0, b"t", 0, settled=True), payload=b"x")
+    [flow] = peer.frames("flow")
+    assert flow.fields[4:7] == [0, 1, 2]
+
+
 def test_a_sender_that_gives_up_credit_gets_new():
     peer = Peer().opened()
     peer.sender(0, credit=10)

@@ -134,6 +134,7 @@ def test_pending_attach_is_cancelled_by_end_and_close(ending, channel, answer):
     link = peer.attach(4, True)
     events = peer.send(ending, channel)
     assert isinstance(events[0], LinkDetached)
+    assert events[0].closed
     assert [one.name for one in peer.frames()] == [answer]
     assert link.accept() == []
     link.refuse(REFUSAL)

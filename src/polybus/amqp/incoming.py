@@ -46,8 +46,9 @@ class IncomingLink(Link):
     def settle_incoming(self, delivery_id: int, outcome: bytes | DeliveryState) -> None:
         """Answers a delivery of the peer; nothing leaves if the peer has settled it or is gone."""
         session = self.session
-        if self.state != ATTACHED or session.incoming.pop(delivery_id, None) is not self:
+        if self.state != ATTACHED or session.incoming.get(delivery_id) is not self:
             return
+        del session.incoming[delivery_id]
         session.answers.add(delivery_id, outcome if isinstance(outcome, bytes) else outcome.encoded())
         session.mark_dirty()
         self.forget_one()

@@ -108,7 +108,6 @@ class Link:
 
     def gone(
         self,
-        closed: bool,
         error: AmqpError | None,
         unsent: list[OutgoingDelivery],
         unsettled: list[OutgoingDelivery],
@@ -119,7 +118,7 @@ class Link:
         self.state = DETACHED
         self._forget_traffic()
         if known:
-            events.append(LinkDetached(self, closed, error, unsent, unsettled))
+            events.append(LinkDetached(self, True, error, unsent, unsettled))
 
     def on_flow(self, fields: list[object]) -> Event | None:
         raise NotImplementedError

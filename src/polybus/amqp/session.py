@@ -1,6 +1,6 @@
 """A session: the links on it, and what the peer's frames do to them.
 
-Frames come from the connection: transfers and dispositions by the short way, the others as performatives.
+Frames come from the connection: those of each message by the short way, the others as performatives.
 Work on a disposition is in proportion to the deliveries that are known, never to the range that it names.
 The moves are those of `states.SESSION`. AMQP 1.0 §2.5, §2.6; spec/amqp.md §1.6, §5.
 """
@@ -92,7 +92,7 @@ class Session(SessionWriter):
             link.unsettled = 0
             link.waiting = 0
             unsent, unsettled = lost.get(link.handle, ([], []))
-            link.gone(True, error, unsent, unsettled, events)
+            link.gone(error, unsent, unsettled, events)
         self.connection.link_count -= len(self.links)
         self.links = {}
         events.append(SessionEnded(self, error))

@@ -68,7 +68,9 @@ def serve(
     profile: Annotated[
         Profile, typer.Option(help="production: no fault switches, no movable clock, no well-known key.")
     ] = Profile.DEVELOPMENT,
-    clock: Annotated[ClockKind, typer.Option(help="movable: the clock can be moved forward by hand.")] = ClockKind.REAL,
+    clock: Annotated[
+        ClockKind, typer.Option(help="movable: the clock can be moved forward by hand.")
+    ] = ClockKind.REAL,
     namespace: Annotated[list[str] | None, typer.Option(help="A namespace's name (repeatable).")] = None,
     unsafe: Annotated[bool, typer.Option(help="Accept stores that confirm before they have synced.")] = False,
     log_form: Annotated[LogForm, typer.Option("--log", help="Form of the log lines.")] = LogForm.TEXT,
@@ -120,7 +122,7 @@ def parse_key(text: str) -> AuthorizationRule:
     name, equals, rest = text.partition("=")
     if not equals or not name or not rest:
         raise typer.BadParameter("a key is NAME=KEY or NAME=KEY:Send,Listen,Manage")
-    rights = ALL_RIGHTS
+    rights: tuple[AccessRight, ...] = ALL_RIGHTS
     value, colon, words = rest.rpartition(":")
     known = {right.value.lower(): right for right in AccessRight}
     chosen = [known.get(word.strip().lower()) for word in words.split(",")]

@@ -53,14 +53,13 @@ class CoordinatorLink(LinkEnd):
         self.endpoint.begun(0)
 
         def discharged(promise: Promise[None]) -> None:
-            self.endpoint.ended(0)
             try:
                 promise.result()
+                self._incoming.settle_incoming(delivery_id, ACCEPTED_BYTES)
+                self.endpoint.wake()
             except Exception as error:
                 self._refuse(delivery_id, error)
-                return
-            self._incoming.settle_incoming(delivery_id, ACCEPTED_BYTES)
-            self.endpoint.wake()
+            self.endpoint.ended(0)
 
         promise.then(discharged)
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from polybus.amqp.incoming import IncomingLink
 from polybus.amqp.types import Int, Symbol
-from polybus.errors import BusError, NotImplementedByBus, OperationTimeout, PolybusError, ServerBusy
+from polybus.errors import BusError, NotImplementedByBus, OperationTimeout, PolybusError, ProtocolError, ServerBusy
 from polybus.gateway import amqp_management_messages as messages
 from polybus.gateway import amqp_management_sessions as sessions
 from polybus.gateway import amqp_rules as rules
@@ -114,15 +114,14 @@ class Pending:
 
     def _answered(self, promise: Promise[Answer]) -> None:
         self._link.under_way -= 1
-        self._link.endpoint.ended(0)
         if self._timer is not None:
             self._timer.cancel()
         try:
             answer = promise.result()
+            self._reply(answer.status, "OK", None, answer.body)
         except Exception as error:
             self.refuse(error)
-            return
-        self._reply(answer.status, "OK", None, answer.body)
+        self._link.endpoint.ended(0)
 
     def _timed_out(self) -> None:
         self.refuse(OperationTimeout("The operation did not complete within the allotted time."))
@@ -137,8 +136,7 @@ class Pending:
         if place is not None and isinstance(error, PolybusError):
             stats = self._link.endpoint.gateway.stats.entity(place.namespace.name, place.stats_path())
             stats.refused(error)
-        status = error.http_status if isinstance(error, BusError) else 500
-        self._reply(status, f"{description_of(error)} TrackingId:{tracking_id}", condition_of(error), {})
+        self._reply(_status_of(error), f"{description_of(error)} TrackingId:{tracking_id}", condition_of(error), {})
 
     def _reply(self, status: int, description: str, condition: str | None, body: dict[str, object]) -> None:
         if self._done:
@@ -151,6 +149,12 @@ class Pending:
         if isinstance(tracking, str):
             application[_TRACKING] = tracking
         self._request.reply(application, body)
+
+
+def _status_of(error: Exception) -> int:
+    if isinstance(error, BusError):
+        return error.http_status
+    return 400 if isinstance(error, ProtocolError) else 500
 
 
 def _timeout_ms(request: Request) -> int:

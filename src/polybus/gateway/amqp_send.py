@@ -114,13 +114,13 @@ class SendLink(LinkEnd):
         """The namespace's reply, after the commit."""
         del result
         assert isinstance(context, _Sending)
-        self.endpoint.ended(context.bytes)
-        if error is not None:
+        if error is None:
+            self._count(context)
+            self._incoming.settle_incoming(context.delivery_id, ACCEPTED_BYTES)
+            self.endpoint.wake()
+        else:
             self._refuse(context.delivery_id, error)
-            return
-        self._count(context)
-        self._incoming.settle_incoming(context.delivery_id, ACCEPTED_BYTES)
-        self.endpoint.wake()
+        self.endpoint.ended(context.bytes)
 
     def _count(self, sending: _Sending) -> None:
         stats = self._stats

@@ -175,14 +175,14 @@ class SettlingLink(LinkEnd):
 
     def _completed(self, context: object, result: object, error: PolybusError | None) -> None:
         del result
-        self.endpoint.ended(0)
         assert isinstance(context, OutgoingDelivery)
-        if error is not None:
+        if error is None:
+            self.stats.completed += 1
+            context.settle(ACCEPTED_BYTES)
+            self.endpoint.wake()
+        else:
             self._refuse(context, error, False)
-            return
-        self.stats.completed += 1
-        context.settle(ACCEPTED_BYTES)
-        self.endpoint.wake()
+        self.endpoint.ended(0)
 
     def _abandoned(self, context: object, result: object, error: PolybusError | None) -> None:
         del result
@@ -197,14 +197,14 @@ class SettlingLink(LinkEnd):
         self._confirm(context, transactions.DEAD_LETTER, error)
 
     def _confirm(self, context: object, outcome: str, error: PolybusError | None) -> None:
-        self.endpoint.ended(0)
         assert isinstance(context, OutgoingDelivery)
-        if error is not None:
+        if error is None:
+            count(self.stats, outcome)
+            context.settle(CONFIRMATIONS[outcome])
+            self.endpoint.wake()
+        else:
             self._refuse(context, error, False)
-            return
-        count(self.stats, outcome)
-        context.settle(CONFIRMATIONS[outcome])
-        self.endpoint.wake()
+        self.endpoint.ended(0)
 
     def _refuse(self, outgoing: OutgoingDelivery, error: Exception, settled: bool) -> None:
         tracking_id = new_tracking_id(self.endpoint.id)

@@ -7,27 +7,54 @@ carries AMQP, and for the rest the management API and the messages of entities. 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from polybus.gateway.gateway import Gateway
 from polybus.gateway.http_atom import manage
-from polybus.gateway.http_errors import error_response
+from polybus.gateway.http_auth import authorize_any
+from polybus.gateway.http_errors import error_response, not_allowed
+from polybus.gateway.http_health import Health
 from polybus.gateway.http_messages import handle_messages
+from polybus.gateway.http_metrics import metrics
 from polybus.gateway.http_request import Call, Disconnected
 from polybus.namespace.names import TargetKind, parse_http_path
 
 _MESSAGE_TARGETS = (TargetKind.MESSAGES, TargetKind.HEAD, TargetKind.MESSAGE)
 
 
-def make_app(gateway: Gateway) -> ASGIApp:
-    """The application."""
-    return HttpApp(gateway)
+def make_app(
+    gateway: Gateway,
+    *,
+    is_ready: Callable[[], bool] = lambda: True,
+    open_metrics: bool = True,
+    entity_metrics: bool = True,
+    strict_properties: bool = False,
+) -> ASGIApp:
+    """The application. It must run on the bus's own loop.
+
+    `is_ready` says whether what was declared exists; until then health is 503. Metrics need a token unless
+    `open_metrics`. `strict_properties` refuses custom properties that are neither quoted nor numbers.
+    """
+    return HttpApp(gateway, is_ready, open_metrics, entity_metrics, strict_properties)
 
 
 class HttpApp:
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        is_ready: Callable[[], bool],
+        open_metrics: bool,
+        entity_metrics: bool,
+        strict_properties: bool,
+    ) -> None:
         self._gateway = gateway
+        self._health = Health(gateway, is_ready)
+        self._open_metrics = open_metrics
+        self._entity_metrics = entity_metrics
+        self._strict = strict_properties
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -49,10 +76,35 @@ class HttpApp:
 
     async def _answer(self, call: Call) -> Response:
         call.check()
+        if _is_about_the_bus(call):
+            return await self._about_the_bus(call)
         target = parse_http_path(call.raw_path)
         if target.kind in _MESSAGE_TARGETS:
-            return await handle_messages(call, target)
+            return await handle_messages(call, target, strict=self._strict)
         return await manage(call, target)
+
+    async def _about_the_bus(self, call: Call) -> Response:
+        if call.method not in ("GET", "HEAD"):
+            raise not_allowed(call.method)
+        path = call.path.lower()
+        if path == "/health/live":
+            return self._health.live()
+        if path != "/metrics":
+            return await self._health.ready()
+        if not self._open_metrics:
+            authorize_any(call, "")
+        return await metrics(self._gateway, per_entity=self._entity_metrics)
+
+
+_ABOUT = ("/health", "/health/live", "/health/ready", "/metrics")
+
+
+def _is_about_the_bus(call: Call) -> bool:
+    """A queue may be called `health`: whoever means that says an api-version or shows a token (§1.2)."""
+    path = call.path.lower()
+    if path not in _ABOUT or "api-version" in call.query:
+        return False
+    return path == "/metrics" or "authorization" not in call.headers
 
 
 async def _live(receive: Receive, send: Send) -> None:

@@ -1,4 +1,4 @@
-"""Which headers are a message's own properties, and which belong to HTTP or to somebody on the way (spec/http.md §3.2).
+"""Which headers are a message's own properties, and which belong to HTTP or to somebody on the way (§3.2).
 
 Both ways: what HTTP uses never becomes a property, and a property of such a name never becomes a header, so that no
 message can set a cookie or open an answer to other origins.
@@ -35,7 +35,6 @@ _RESTRICTED = frozenset(
         "next-message",
         "origin",
         "pragma",
-        "priority",
         "range",
         "referer",
         "refresh",

@@ -34,6 +34,7 @@ from polybus.gateway.http_errors import not_allowed, refusal
 from polybus.gateway.http_promises import from_promise, run
 from polybus.gateway.http_properties import (
     BROKER_PROPERTIES,
+    broker_properties,
     custom_properties,
     json_properties,
     message_from,
@@ -136,8 +137,7 @@ async def _messages(request: MessageCall, entity: Entity) -> list[Message]:
         # JSON and base64 take more room than what they stand for.
         return _batch(await call.body(2 * largest, MessageTooLarge(text)))
     body = await call.body(largest, MessageTooLarge(text))
-    given = call.headers.get(BROKER_PROPERTIES.lower())
-    properties = None if given is None else parse_json(given, BROKER_PROPERTIES)
+    properties = broker_properties(call.headers.get(BROKER_PROPERTIES.lower()))
     application = custom_properties(call.cased_headers, strict=request.strict)
     return [message_from(body, properties, application, content_type)]
 

@@ -17,10 +17,8 @@ from uuid import uuid4
 from polybus.amqp.types import Timestamp
 from polybus.errors import ArgumentError
 from polybus.gateway.durations import ms_from_date_time
-from polybus.message.message import (
-    Message,
-    build,
-)
+from polybus.gateway.http_header_names import is_custom
+from polybus.message.message import Message, build
 from polybus.namespace.timespan import INFINITE_MS
 
 BROKER_PROPERTIES = "BrokerProperties"
@@ -51,7 +49,15 @@ def message_from(
     """A message as a sender meant it; ArgumentError where a property cannot be read."""
     fields = _fields(broker_properties)
     fields.setdefault("message_id", uuid4().hex)
-    return build(body, content_type=content_type, application=application, **fields)
+    try:
+        return build(body, content_type=content_type, application=application, **fields)
+    except UnicodeError:
+        raise ArgumentError("A property of the message has a character that cannot be encoded.") from None
+
+
+def broker_properties(header: str | None) -> Any:
+    """The JSON in a `BrokerProperties` header; None where there is none."""
+    return None if header is None else parse_json(_decoded(header.encode("latin-1")), BROKER_PROPERTIES)
 
 
 def parse_json(text: str | bytes, what: str) -> Any:

@@ -11,17 +11,20 @@ from collections.abc import Callable
 from secrets import token_bytes
 
 from polybus.clock import Clock
-from polybus.errors import ConfigError, PolybusError, ServerBusy, StoreError
+from polybus.errors import ConfigError, PolybusError, ServerBusy
 from polybus.namespace import catalogue as records
 from polybus.namespace.catalogue import Catalogue, Changes, decode
+from polybus.namespace.cursors import Cursors
 from polybus.namespace.entity import Entity
 from polybus.namespace.namespace import Namespace
 from polybus.namespace.partition_host import PartitionHost
 from polybus.namespace.promise import Loop, Promise, spawn
-from polybus.namespace.recovery import doubtful_keys, marks_about, remove_marks, undo
+from polybus.namespace.publishing import Publishing
+from polybus.namespace.recovery import Recovery
 from polybus.namespace.remains import Remains
 from polybus.namespace.store_host import StoreHost
 from polybus.namespace.tiers import STANDARD, Tier
+from polybus.partition.broker import Broker
 
 
 def random_key() -> str:
@@ -50,10 +53,12 @@ class Bus:
         self.namespaces: dict[str, Namespace] = {}
         self.entities: dict[int, Entity] = {}
         self.remains = Remains(self)
+        self.recovery = Recovery(self)
+        self.cursors = Cursors(self)
+        self.publishing = Publishing(self)
         self.on_error: Callable[[PolybusError], None] | None = None
-        self._doubted: dict[bytes, Promise[None]] = {}
-        self._recovered: list[Callable[[], None]] = []
         self._absent: dict[bytes, StoreHost] = {}
+        catalogue.loop = loop
         self._stopping = False
 
     # Start and stop
@@ -62,20 +67,18 @@ class Bus:
         """Reads the catalogue, opens the stores and brings every partition up that can be."""
         await self.catalogue.open()
         await self.catalogue.next_incarnation()
-        for row in await self.catalogue.rows(records.DOUBT):
-            known: Promise[None] = Promise()
-            known.resolve(None)
-            self._doubted[bytes.fromhex(decode(row)["store"])] = known
+        await self.recovery.load()
         opened = [store.open() for store in self.stores]
         for store, promise in zip(self.stores, opened, strict=True):
             await promise
-            store.on_opened = self._store_opened
         await self._note_stores()
         await self._load(names)
+        await self.cursors.load()
+        await self.publishing.load()
         for store in self.stores:
+            store.on_opened = self._store_opened
             if store.available:
-                await self._recover(store)
-        await self.remains.resume()
+                await self.recovery.begin(store)
 
     async def _note_stores(self) -> None:
         """New stores are noted; one that stands in twice is refused."""
@@ -124,79 +127,40 @@ class Bus:
         return None
 
     def store_for(self, store_id: bytes) -> StoreHost:
-        """The store with this id; where it was not given, one that is missing for as long as the bus runs."""
+        """The store with this id; where it was not given, or has not opened yet, one that stands in for it."""
         found = self.store_by_id(store_id)
         if found is None:
             found = self._absent.get(store_id)
         if found is None:
             found = StoreHost(f"a messaging store with id {store_id.hex()}", self.loop, Promise)
             found.store_id = store_id
-            found.last_error = "it was not given when the bus was started"
+            found.last_error = "it was not given when the bus was started, or cannot be opened"
             self._absent[store_id] = found
         return found
 
     def _store_opened(self, store: StoreHost) -> None:
+        stand_in = self._absent.pop(store.store_id, None)
+        if stand_in is not None:
+            _move_in(store, stand_in)
+        for tenant in store.tenants.values():
+            assert isinstance(tenant, PartitionHost)
+            tenant.problem = None
         spawn(self._come_back(store)).then(self._report)
 
     async def _come_back(self, store: StoreHost) -> None:
+        self.recovery.begin(store)
         await self._note_stores()
-        await self.catalogue.next_incarnation()
-        await self._recover(store)
-        await self.remains.resume()
-
-    async def _recover(self, store: StoreHost) -> None:
-        """Brings up the partitions of a store, after removing what others have taken over."""
-        doubted = store.store_id in self._doubted
-        marks = []
-        if doubted:
-            others = [other for other in self.stores if other is not store]
-            if not all(other.available for other in others):
-                self._recovered.append(lambda: self._store_opened(store))
-                return
-            marks = await marks_about(store, others)
-        keys = doubtful_keys(marks)
-        opened = []
-        for tenant in list(store.tenants.values()):
-            assert isinstance(tenant, PartitionHost)
-            if tenant.broker is not None:
-                continue
-            try:
-                broker = await tenant.open(self.catalogue.incarnation)
-                await undo(tenant, broker, keys)
-            except StoreError as error:
-                tenant.problem = str(error)
-                self._tell(error)
-            else:
-                opened.append((tenant, broker))
-        for tenant, broker in opened:
-            if store.available:
-                tenant.start(broker)
-        if doubted:
-            await remove_marks(marks)
-            await self.catalogue.write(Changes().delete(records.DOUBT + store.store_id))
-            self._doubted.pop(store.store_id, None)
-        waiting, self._recovered = self._recovered, []
-        for again in waiting:
-            again()
-
-    def doubt(self, store: StoreHost) -> Promise[None]:
-        """Writes down that other stores may hold marks about this one, before the first mark is made."""
-        promise = self._doubted.get(store.store_id)
-        if promise is None:
-            changes = Changes().put(records.DOUBT + store.store_id, {"store": store.store_id.hex()})
-            promise = spawn(self.catalogue.write(changes))
-            self._doubted[store.store_id] = promise
-        return promise
 
     def _report(self, promise: Promise[None]) -> None:
         try:
             promise.result()
         except ServerBusy:
-            return  # a store failed again; its next opening comes here again
+            return  # the catalogue is away; a store that is not noted is noted when it opens again
         except PolybusError as error:
-            self._tell(error)
+            self.tell(error)
 
-    def _tell(self, error: PolybusError) -> None:
+    def tell(self, error: PolybusError) -> None:
+        """Something is wrong that no client hears of."""
         if self.on_error is None:
             raise error
         self.on_error(error)
@@ -209,8 +173,30 @@ class Bus:
         self.delete_idle()
 
     def delete_idle(self) -> None:
+        """Removes what nobody uses any more: idle entities, what lagging cursors keep, orphaned stages."""
         for namespace in self.namespaces.values():
             namespace.delete_idle()
+        self.cursors.enforce()
+        self.publishing.sweep()
+
+    # Partitions
+
+    def partition_opening(self, partition: PartitionHost, broker: Broker) -> None:
+        """A partition is about to serve: nothing may have happened to its messages yet."""
+        self.cursors.prepare(partition, broker)
+
+    def partition_changed(self, partition: PartitionHost) -> None:
+        """A partition serves, or no longer does."""
+        self.cursors.partition_changed(partition)
+        self.publishing.partition_changed(partition)
 
     def entity_by_id(self, entity_id: int) -> Entity | None:
         return self.entities.get(entity_id)
+
+
+def _move_in(store: StoreHost, stand_in: StoreHost) -> None:
+    """A store that was missing at the start is here: the partitions on it find it."""
+    for place, tenant in stand_in.tenants.items():
+        assert isinstance(tenant, PartitionHost)
+        tenant.store = store
+        store.tenants[place] = tenant

@@ -2,7 +2,8 @@
 
 A small store of its own. Every change of entities, rules, cursors or producers is one batch here; what has to be
 done elsewhere because of it (removing a deleted entity's rows, publishing what was staged) is written down in the
-same batch and done afterwards, as often as it takes.
+same batch and done afterwards, as often as it takes. Memory and catalogue never part: a commit that failed may have
+been written all the same, so the catalogue is opened again and asked before its caller hears anything.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from polybus.errors import ServerBusy, StoreError, StoreVersionMismatch
-from polybus.namespace.promise import Promise
+from polybus.limits import REOPEN_MS
+from polybus.namespace.promise import Loop, Promise
 from polybus.namespace.routing import HASH_VERSION
 from polybus.partition.records import after, sealed, unsealed
 from polybus.rows import Batch, Row, Scan
@@ -79,9 +81,15 @@ class Catalogue:
     """Reads everything once; then writes, one batch after the other."""
 
     def __init__(self, opener: Opener) -> None:
+        self.loop: Loop | None = None
+        """Whose time passes between two tries to open the catalogue again."""
         self._opener = opener
         self._driver: StoreDriver | None = None
         self._busy: Promise[None] | None = None
+        self._asking = False
+        self._closed = False
+        self._writes = 0
+        """The number of the last commit, by which the catalogue tells whether it has it."""
         self.next_entity = 1
         self.incarnation = 0
         self.stores: list[str] = []
@@ -101,6 +109,7 @@ class Catalogue:
             self.next_entity = meta["next_entity"]
             self.incarnation = meta["incarnation"]
             self.stores = meta["stores"]
+            self._writes = meta["writes"]
 
     async def rows(self, prefix: bytes) -> list[Row]:
         """Every row whose key begins with the prefix."""
@@ -131,18 +140,58 @@ class Catalogue:
         return self._driver
 
     async def write(self, changes: Changes) -> None:
-        """Commits the changes; ServerBusy where that failed, and nobody knows whether they are there."""
+        """Commits the changes; ServerBusy where they are not there. While nobody knows, the caller waits."""
+        if self._asking:
+            raise ServerBusy("The catalogue is not available.")
         while self._busy is not None:
             await self._busy
         self._busy = Promise()
         try:
-            if self._driver is None:
-                self._driver = await self._opener()
-            self._add_meta(changes)
-            await self._commit(changes)
+            await self._write(changes)
         finally:
             busy, self._busy = self._busy, None
             busy.resolve(None)
+
+    async def _write(self, changes: Changes) -> None:
+        if self._driver is None:
+            await self._reopen()
+        self._writes += 1
+        self._add_meta(changes)
+        error = await self._commit(changes)
+        if error is None:
+            return
+        await self._drop()
+        if not await self._is_there():
+            raise ServerBusy(f"The catalogue could not be written: {error}")
+
+    async def _reopen(self) -> None:
+        try:
+            self._driver = await self._opener()
+        except StoreError as error:
+            raise ServerBusy(f"The catalogue is not available: {error}") from error
+
+    async def _is_there(self) -> bool:
+        """Whether the catalogue holds the last commit after all; asked as often as it takes."""
+        self._asking = True
+        try:
+            while not self._closed:
+                await self._pause()
+                try:
+                    await self._reopen()
+                    rows = await self.rows(META)
+                except ServerBusy:
+                    await self._drop()
+                else:
+                    return bool(rows) and bool(decode(rows[0])["writes"] == self._writes)
+            return False
+        finally:
+            self._asking = False
+
+    def _pause(self) -> Promise[None]:
+        promise: Promise[None] = Promise()
+        assert self.loop is not None, "a catalogue that is written to has a loop"
+        self.loop.call_later(REOPEN_MS / 1000, promise.resolve, None)
+        return promise
 
     def _add_meta(self, changes: Changes) -> None:
         meta: Record = {
@@ -151,30 +200,16 @@ class Catalogue:
             "next_entity": self.next_entity,
             "incarnation": self.incarnation,
             "stores": self.stores,
+            "writes": self._writes,
         }
         changes.put(META, meta)
 
-    def _commit(self, changes: Changes) -> Promise[None]:
-        promise: Promise[None] = Promise()
-        driver = self._require()
-
-        def done(error: StoreError | None) -> None:
-            if error is None:
-                promise.resolve(None)
-                return
-            self._driver = None
-            driver.close(lambda _: promise.reject(ServerBusy(f"The catalogue could not be written: {error}")))
-
-        driver.commit(changes.batch, done)
+    def _commit(self, changes: Changes) -> Promise[StoreError | None]:
+        promise: Promise[StoreError | None] = Promise()
+        self._require().commit(changes.batch, promise.resolve)
         return promise
 
-    async def next_incarnation(self) -> int:
-        """A number that no broker has had: lock tokens of earlier ones are told by it."""
-        self.incarnation += 1
-        await self.write(Changes())
-        return self.incarnation
-
-    def close(self) -> Promise[None]:
+    def _drop(self) -> Promise[None]:
         promise: Promise[None] = Promise()
         driver, self._driver = self._driver, None
         if driver is None:
@@ -182,6 +217,17 @@ class Catalogue:
         else:
             driver.close(lambda _: promise.resolve(None))
         return promise
+
+    async def next_incarnation(self) -> int:
+        """A number that no broker has had: lock tokens of earlier ones are told by it."""
+        self.incarnation += 1
+        given = self.incarnation
+        await self.write(Changes())
+        return given
+
+    def close(self) -> Promise[None]:
+        self._closed = True
+        return self._drop()
 
 
 def decode(row: Row) -> Record:

@@ -89,6 +89,8 @@ class Entity:
         self.partitions = partitions
         self.subscriptions: dict[str, Subscription] = {}
         self.next_subscription = 1
+        self.max_message_bytes = 0
+        """The largest message or batch that it takes; the tier decides with the description."""
         self.turn = 0
         """Where the next message without a key goes."""
         self.deleted = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from polybus.clock import Clock
-from polybus.errors import BusError, EntityNotFound, PartitionUnavailable, PolybusError, ServerBusy
+from polybus.errors import BusError, EntityNotFound, PartitionUnavailable, PolybusError, QuotaExceeded, ServerBusy
 from polybus.limits import FORWARD_BATCH, FORWARD_RETRIES, FORWARD_RETRY_MS, STANDARD_MESSAGE_BYTES
 from polybus.namespace.entity import Entity
 from polybus.namespace.partition_host import PartitionHost, read_rows
@@ -34,7 +34,8 @@ class Forwarder:
         self._loop = loop
         self._clock = clock
         self._looking: dict[tuple[int, int], bool] = {}
-        self._moving: dict[Pair, None] = {}
+        self._moving: dict[Pair, bool] = {}
+        """Pairs under way, and whether more has come since their outbox was last read."""
         self.forwarded = 0
 
     def outbox_grew(self, broker: Broker) -> None:
@@ -53,13 +54,21 @@ class Forwarder:
 
     async def look(self, entity_id: int, index: int) -> None:
         """Starts moving for every destination that the outbox names."""
-        partition = self._partition(entity_id, index)
-        if partition is None or partition.broker is None:
-            return
-        for destination in await partition.run(transfers.destinations(partition.broker)):
+        while True:
+            partition = self._partition(entity_id, index)
+            if partition is None or partition.broker is None:
+                return  # opening it again looks into its outbox
+            try:
+                found = await partition.run(transfers.destinations(partition.broker))
+            except PartitionUnavailable:
+                await self._pause()
+            else:
+                break
+        for destination in found:
             pair = (entity_id, index, destination[0], destination[1])
-            if pair not in self._moving:
-                self._moving[pair] = None
+            under_way = pair in self._moving
+            self._moving[pair] = True
+            if not under_way:
                 spawn(self._move_all(pair)).then(_heard)
 
     def _partition(self, entity_id: int, index: int) -> PartitionHost | None:
@@ -71,7 +80,8 @@ class Forwarder:
         try:
             while True:
                 try:
-                    if not await self._move_some(pair):
+                    self._moving[pair] = False
+                    if not await self._move_some(pair) and not self._moving[pair]:
                         return
                     tries = 0
                 except PartitionUnavailable:
@@ -82,8 +92,8 @@ class Forwarder:
                     tries += 1
                     if tries < FORWARD_RETRIES and not isinstance(error, EntityNotFound):
                         await self._pause()
-                    else:
-                        await self._give_up(pair, error)
+                    elif not await self._give_up(pair, error):
+                        await self._pause()
         finally:
             del self._moving[pair]
 
@@ -121,26 +131,33 @@ class Forwarder:
     async def _take_over(self, target: PartitionHost, source: tuple[int, int], moving: list[Transfer]) -> None:
         try:
             check_open(target)
-        except ServerBusy as error:
-            raise PartitionUnavailable(error.description) from error
+        except (ServerBusy, QuotaExceeded) as error:
+            raise PartitionUnavailable(error.description) from error  # a full disk is waited for like one that is gone
         broker = target.require()
         keys = sending.rows_needed(broker, [transfer.message for transfer in moving])
         rows = await target.run(read_rows(keys)) if keys else None
         done: Promise[None] = Promise()
         inbox.take_over(target.require(), self._clock.now(), source, moving, rows, done.reply, None)
-        await done
+        try:
+            await done
+        except QuotaExceeded as error:
+            raise PartitionUnavailable(error.description) from error
 
-    async def _give_up(self, pair: Pair, error: BusError) -> None:
-        """The destination will not take them: they rest at the source."""
+    async def _give_up(self, pair: Pair, error: BusError) -> bool:
+        """The destination will not take them: they rest at the source; False where its store failed meanwhile."""
         source = self._partition(pair[0], pair[1])
         if source is None:
-            return
-        moving = await self._pending(source, pair)
-        broker = source.require()
-        done: Promise[None] = Promise()
-        transfers.refused(broker, self._clock.now(), pair[2], pair[3], moving, error)
-        broker.out().replies.append((done.reply, None, None))
-        await done
+            return True
+        try:
+            moving = await self._pending(source, pair)
+            broker = source.require()
+            done: Promise[None] = Promise()
+            transfers.refused(broker, self._clock.now(), pair[2], pair[3], moving, error)
+            broker.out().replies.append((done.reply, None, None))
+            await done
+        except PartitionUnavailable:
+            return False
+        return True
 
 
 async def _removed(source: PartitionHost, pair: Pair, moving: list[Transfer]) -> None:

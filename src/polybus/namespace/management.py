@@ -15,6 +15,7 @@ from polybus.errors import (
     EntityAlreadyExists,
     EntityNotFound,
     OperationConflict,
+    PartitionUnavailable,
     QuotaExceeded,
     ServerBusy,
 )
@@ -127,16 +128,26 @@ class Management:
             PartitionHost(entity_id, index, settings, store, self._namespace, bus.loop, bus.clock)
             for index, store in enumerate(stores)
         ]
+        for partition in partitions:
+            partition.on_opening = bus.partition_opening
+            partition.on_change = bus.partition_changed
         entity = Entity(entity_id, described, settings, partitions, bus.clock, bus.loop)
-        entity.accessed_ms = 0
+        entity.max_message_bytes = self._namespace.tier.message_bytes(described)
         self._namespace.entities[fold(described.path)] = entity
         bus.entities[entity_id] = entity
         return entity
 
     async def _open(self, entity: Entity) -> None:
+        """Brings a new entity's partitions up; one that cannot be read now comes up with its store."""
         for partition in entity.partitions:
-            if partition.store.available and partition.broker is None:
-                partition.start(await partition.open(self._bus.catalogue.incarnation))
+            opening = partition.store.openings
+            try:
+                broker = await partition.open(self._bus.catalogue.incarnation)
+            except PartitionUnavailable:
+                self._bus.recovery.begin(partition.store)
+            else:
+                if partition.store.openings == opening and partition.store.available:
+                    partition.start(broker)
 
     async def restore(self, record: Record) -> Entity:
         """An entity that the catalogue knows; its partitions come up with their stores."""
@@ -182,6 +193,7 @@ class Management:
         self._check_healthy(entity)
         await self._write_entity(entity, described)
         entity.description = described
+        entity.max_message_bytes = self._namespace.tier.message_bytes(described)
         apply_entity(entity.settings, described)
         entity.changed()
         return entity

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from polybus.errors import EntityNotFound, MessageLockLost, PartitionUnavailable
+from polybus.errors import EntityNotFound, MessageLockLost, OperationConflict, ServerBusy
 from polybus.message.message import Message
 from polybus.namespace.entity import Entity
 from polybus.namespace.forwarder import Forwarder
@@ -34,7 +34,7 @@ class Namespace:
         self.bus = bus
         self.entities: dict[str, Entity] = {}
         self.created_ms = bus.clock.now().wall_ms
-        self.sender = Sender(bus)
+        self.sender = Sender(bus.recovery)
         self.forwarder = Forwarder(bus, bus.loop, bus.clock)
         self.transactions = Transactions(bus.loop, bus.clock)
         self.management = Management(self, bus.new_key)
@@ -64,14 +64,14 @@ class Namespace:
     # Sending
 
     def max_message_bytes(self, entity: Entity) -> int:
-        return self.tier.message_bytes(entity.description)
+        return entity.max_message_bytes
 
     def send(self, entity: Entity, messages: list[Message], reply: Reply, context: object) -> None:
         """Stores messages, all or none; calls reply(context, sequence numbers, error) after the commit.
 
         Raises BusError where they are refused at once.
         """
-        self.sender.send(entity, messages, self.max_message_bytes(entity), reply, context)
+        self.sender.send(entity, messages, reply, context)
 
     # Forwarding: the brokers' router
 
@@ -133,5 +133,5 @@ def _tolerate(result: object) -> None:
     assert callable(result)
     try:
         result()
-    except (PartitionUnavailable, EntityNotFound):
+    except (ServerBusy, EntityNotFound, OperationConflict):
         return

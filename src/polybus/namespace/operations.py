@@ -38,14 +38,21 @@ async def peek(
     for partition in partitions:
         if partition.index < from_number >> 48 or partition.broker is None:
             continue
-        log = partition.broker.log(log_id)
         first = max(from_number, 1, partition.index << 48)
-        steps = receiving.peek(partition.broker, log, now, first, count - len(found), max_bytes, session)
-        peeked = await partition.run(steps)
-        found += peeked
-        max_bytes -= sum(item.message.size for item in peeked)
-        if len(found) >= count or (found and max_bytes <= 0):
-            break
+        # A partition is left only when it has nothing more: whoever peeks on begins behind the last number.
+        while len(found) < count:
+            log = partition.require().log(log_id)
+            asked = count - len(found)
+            steps = receiving.peek(partition.require(), log, now, first, asked, max(max_bytes, 1), session)
+            peeked = await partition.run(steps)
+            if not peeked:
+                break
+            for item in peeked:
+                if found and item.message.size > max_bytes:
+                    return found
+                found.append(item)
+                max_bytes -= item.message.size
+            first = peeked[-1].marks.sequence + 1
     return found
 
 
@@ -127,13 +134,14 @@ async def set_session_state(namespace: Namespace, held: HeldSession, state: byte
     partition = held.partition
     done: Promise[None] = Promise()
     now = namespace.bus.clock.now()
-    holding.holding(held.log, held.id, now, held.session.holder)
+    held.check()
     await partition.run(holding.set_state(partition.require(), held.log, held.session, state, now, done.reply, None))
     await done
 
 
 async def get_session_state(namespace: Namespace, held: HeldSession) -> bytes | None:
-    holding.holding(held.log, held.id, namespace.bus.clock.now(), held.session.holder)
+    del namespace
+    held.check()
     held.partition.require()
     return await held.partition.run(holding.get_state(held.log, held.id))
 

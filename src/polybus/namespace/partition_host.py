@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from polybus.clock import Clock
 from polybus.errors import PartitionUnavailable, PolybusError
+from polybus.limits import RECOVER_MS
 from polybus.message.message import Message
 from polybus.namespace.promise import Handle, Loop, Promise
 from polybus.namespace.store_host import StoreHost
@@ -46,6 +47,8 @@ class PartitionHost:
         """Why the partition did not come up though its store did: a damaged record."""
         self.sources: dict[int, Source] = {}
         self.session_sources: dict[int, SessionSource] = {}
+        self.on_opening: Callable[[PartitionHost, Broker], None] | None = None
+        """Called before the broker serves: floors of cursors must be there when the first message is settled."""
         self.on_change: Callable[[PartitionHost], None] | None = None
         self._router = router
         self._loop = loop
@@ -55,6 +58,7 @@ class PartitionHost:
         self._armed_wall_ms = NOT_DUE
         self._waiting_sends: list[tuple[list[Message], list[bytes], Reply, object, SentKeys | None]] = []
         self._reading_ids = False
+        self._retired = False
         store.tenants[entity_id, index] = self
 
     @property
@@ -80,6 +84,10 @@ class PartitionHost:
 
     def start(self, broker: Broker) -> None:
         """The partition serves."""
+        if self._retired or self.broker is not None:
+            return
+        if self.on_opening is not None:
+            self.on_opening(self, broker)
         self.broker = broker
         for source in self.sources.values():
             source.partition_opened(self)
@@ -104,7 +112,6 @@ class PartitionHost:
         for source in self.sources.values():
             source.partition_closed(self)
         waiting, self._waiting_sends = self._waiting_sends, []
-        self._reading_ids = False
         for _, _, reply, context, _ in waiting:
             reply(context, None, self.store.unavailable())
         if self.on_change is not None:
@@ -112,6 +119,7 @@ class PartitionHost:
 
     def retire(self) -> None:
         """The entity is deleted: nothing more happens here."""
+        self._retired = True
         self._disarm()
         self.broker = None
         self.store.tenants.pop((self.entity_id, self.index), None)
@@ -144,21 +152,21 @@ class PartitionHost:
         self._reading_ids = True
         keys = [key for _, needed, _, _, _ in self._waiting_sends for key in needed]
         count = len(self._waiting_sends)
-        self.run(read_rows(keys)).then(lambda promise: self._ids_read(count, promise))
+        broker = self.broker
+        self.run(read_rows(keys)).then(lambda promise: self._ids_read(broker, count, promise))
 
-    def _ids_read(self, count: int, promise: Promise[dict[bytes, object]]) -> None:
-        if not self._reading_ids:
-            return
+    def _ids_read(self, broker: Broker | None, count: int, promise: Promise[dict[bytes, object]]) -> None:
         self._reading_ids = False
-        ready, self._waiting_sends = self._waiting_sends[:count], self._waiting_sends[count:]
-        for messages, _, reply, context, sent in ready:
-            try:
-                rows = promise.result()
-                written = sending.send(self.require(), self._clock.now(), messages, rows, reply, context)
-                if sent is not None:
-                    sent(written)
-            except PolybusError as error:
-                reply(context, None, error)
+        if broker is self.broker:  # else those who waited have heard that it is gone
+            ready, self._waiting_sends = self._waiting_sends[:count], self._waiting_sends[count:]
+            for messages, _, reply, context, sent in ready:
+                try:
+                    rows = promise.result()
+                    written = sending.send(self.require(), self._clock.now(), messages, rows, reply, context)
+                    if sent is not None:
+                        sent(written)
+                except PolybusError as error:
+                    reply(context, None, error)
         self._read_ids()
 
     # Time
@@ -201,16 +209,22 @@ class PartitionHost:
         if broker.expiry_due_ms <= now.wall_ms and not broker.sweeping:
             self.run(upkeep.sweep(broker, now)).then(self._rearm)
         if self.settings.duplicate_window_ms:
-            self.run(upkeep.prune_duplicates(broker, now))
+            self.run(upkeep.prune_duplicates(broker, now)).then(self._rearm)
         self.arm()
 
-    def _rearm(self, promise: Promise[None]) -> None:
+    def _rearm(self, promise: Promise[Any]) -> None:
         try:
             promise.result()
         except PartitionUnavailable:
-            return  # the store is gone; opening it again sets the timers anew
-        if self._timer is None:
-            self.arm()
+            if self.broker is not None:  # else opening the store again sets the timers anew
+                self._arm_in(RECOVER_MS)
+            return
+        self.arm()
+
+    def try_again(self, callback: Callable[[], None]) -> None:
+        """A read has failed though the store is there: the callback is called a little later."""
+        if self.broker is not None:
+            self._loop.call_later(RECOVER_MS / 1000, callback)
 
     def _session_lost(self, session: Session) -> None:
         for sessions in list(self.session_sources.values()):

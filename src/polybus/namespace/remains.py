@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from polybus.errors import PolybusError, ServerBusy
+from polybus.limits import REOPEN_MS_MAX
 from polybus.namespace import catalogue as records
 from polybus.namespace.catalogue import Changes, Record, decode
 from polybus.namespace.promise import Promise, spawn
@@ -71,19 +72,26 @@ class Remains:
             await done
         return True
 
+    def _try_again(self) -> None:
+        spawn(self.resume()).then(self._heard)
+
     def _heard(self, promise: Promise[None]) -> None:
         try:
             promise.result()
         except ServerBusy:
-            return  # a store failed; its return resumes this
+            self._bus.loop.call_later(REOPEN_MS_MAX / 1000, self._try_again)
         except PolybusError as error:
             if self._bus.on_error is not None:
                 self._bus.on_error(error)
 
 
 async def _delete_rows(store: StoreHost, prefix: bytes) -> None:
-    done: Promise[None] = Promise()
-    store.batch.delete_range(prefix, after(prefix))
-    store.batch.replies.append((done.reply, None, None))
-    store.touch()
-    await done
+    """Once for what is there, and once more for what the entity's last batch may have written beside the first."""
+    for _ in range(2):
+        if not store.available:
+            raise store.unavailable()
+        done: Promise[None] = Promise()
+        store.batch.delete_range(prefix, after(prefix))
+        store.batch.replies.append((done.reply, None, None))
+        store.touch()
+        await done

@@ -17,6 +17,7 @@ from polybus.namespace.partition_host import PartitionHost
 from polybus.namespace.promise import Promise
 from polybus.namespace.routing import batch_key, key_of, partition_for
 from polybus.namespace.store_host import InDoubt, StoreHost
+from polybus.partition.broker import Broker
 from polybus.partition.output import Reply
 from polybus.partition.records import sealed
 
@@ -27,6 +28,11 @@ MARKS = b"K"
 class Doubts(Protocol):
     def doubt(self, store: StoreHost) -> Promise[None]:
         """Writes down that other stores may hold marks about this one."""
+
+    def wanders(self, store: StoreHost) -> None:
+        """A send in doubt about the store is on its way: the store must not serve before it has arrived."""
+
+    def arrived(self, store: StoreHost) -> None: ...
 
 
 class _Wandering:
@@ -43,23 +49,30 @@ class _Wandering:
         self.keys: list[bytes] = []
         self.doubtful: list[tuple[StoreHost, list[bytes]]] = []
 
+    def written(self, keys: list[bytes]) -> None:
+        """The messages are in the open output: in the same one the failed partitions' rows are named."""
+        self.keys = keys
+        if self.doubtful:
+            assert self.partition is not None, "it was written somewhere"
+            _mark(self.partition.require(), self.doubtful)
+
 
 class Sender:
     def __init__(self, doubts: Doubts) -> None:
         self._doubts = doubts
-        self._marks = 0
         self.rerouted = 0
         self.refused = 0
 
-    def send(self, entity: Entity, messages: list[Message], max_bytes: int, reply: Reply, context: object) -> None:
+    def send(self, entity: Entity, messages: list[Message], reply: Reply, context: object) -> None:
         """Stores the messages, all or none; replies after the commit, or raises at once and nothing is stored."""
         entity.check_sendable()
         size = 0
         for message in messages:
             size += message.size
-        if size > max_bytes:
+        if size > entity.max_message_bytes:
             raise MessageTooLarge(
-                f"The received message (size: {size} bytes) exceeds the limit ({max_bytes} bytes) on '{entity.name}'."
+                f"The received message (size: {size} bytes) exceeds the limit ({entity.max_message_bytes} bytes) on"
+                f" '{entity.name}'."
             )
         if not messages:
             reply(context, [], None)
@@ -94,12 +107,11 @@ class Sender:
             try:
                 check_open(partition)
                 send.partition = partition
-                partition.send(send.messages, self._answered, send, send.keys.extend)
+                partition.send(send.messages, self._answered, send, send.written)
             except (ServerBusy, QuotaExceeded) as error:
                 self.rerouted += 1
                 failure = error
                 continue
-            self._mark(partition, send)
             return
         self.refused += 1
         raise failure or PartitionUnavailable(f"No partition of '{entity.name}' is available.")
@@ -108,11 +120,12 @@ class Sender:
         assert isinstance(context, _Wandering)
         send = context
         if error is None or not isinstance(error, PartitionUnavailable):
-            send.reply(send.context, result, error)
+            self._reply(send, result, error)
             return
         self.rerouted += 1
         partition = send.partition
         if isinstance(error, InDoubt) and partition is not None:
+            self._doubts.wanders(partition.store)
             send.doubtful.append((partition.store, send.keys))
             send.keys = []
             self._doubts.doubt(partition.store).then(lambda promise: self._go_on(send, promise))
@@ -126,14 +139,15 @@ class Sender:
                 written.result()
             self._wander(send)
         except PolybusError as error:
-            send.reply(send.context, None, error)
+            self._reply(send, None, error)
 
-    def _mark(self, partition: PartitionHost, send: _Wandering) -> None:
-        """Names what the failed partitions may hold, in the very batch that holds the message now."""
-        for store, keys in send.doubtful:
-            self._marks += 1
-            unique = partition.require().token(self._marks)
-            partition.require().out().put(MARKS + store.store_id + unique, sealed(encode(list(keys))))
+    def _reply(self, send: _Wandering, result: object, error: PolybusError | None) -> None:
+        if send.doubtful:
+            for store, _ in send.doubtful:
+                self._doubts.arrived(store)
+            if error is not None and not isinstance(error, InDoubt):
+                error = InDoubt(f"A messaging store failed during a commit, and then: {error}")
+        send.reply(send.context, result, error)
 
 
 def check_open(partition: PartitionHost) -> None:
@@ -144,3 +158,11 @@ def check_open(partition: PartitionHost) -> None:
         raise QuotaExceeded("A messaging store has less free space than its reserve; nothing can be sent to it.")
     if store.overloaded:
         raise ServerBusy("Too much waits for a messaging store; try again.")
+
+
+def _mark(broker: Broker, doubtful: list[tuple[StoreHost, list[bytes]]]) -> None:
+    """Names what failed partitions may hold, in the very batch that holds the messages now."""
+    for store, keys in doubtful:
+        broker.ids += 1
+        unique = broker.token(1 << 47 | broker.ids)
+        broker.out().put(MARKS + store.store_id + unique, sealed(encode(list(keys))))

@@ -10,7 +10,7 @@ from collections import deque
 from typing import Protocol
 
 from polybus.clock import Clock
-from polybus.errors import OperationTimeout, PolybusError
+from polybus.errors import OperationTimeout, PolybusError, SessionLockLost
 from polybus.namespace.partition_host import PartitionHost
 from polybus.namespace.promise import Handle, Loop, Promise, spawn
 from polybus.namespace.routing import partition_for
@@ -91,7 +91,7 @@ class HeldSession:
             try:
                 promise.result()
             except PolybusError:
-                pass  # the partition is gone: the holder hears that its lock is lost
+                self.partition.try_again(self.pump)
             else:
                 if self.session.has_ready() or not self.session.whole:
                     self.pump()
@@ -111,10 +111,16 @@ class HeldSession:
             promise.resolve(None)
         return promise
 
+    def check(self) -> None:
+        """SessionLockLost where the session is no longer held: its time is over, or its broker is gone."""
+        if self.session.lost:
+            raise SessionLockLost(f"The session lock has expired on the session '{self.id}'.")
+        holding.holding(self.log, self.id, self._clock.now(), self.session.holder)
+
     def renew(self) -> int:
         """Extends the lock; gives its new end in wall time."""
+        self.check()
         now = self._clock.now()
-        holding.holding(self.log, self.session.id, now, self.session.holder)
         until_ms = holding.renew(self.log, self.session, now)
         self.partition.locked_until(self.session.until_ms)
         return until_ms
@@ -142,6 +148,8 @@ class SessionSource:
         self._waiters: deque[_Waiter] = deque()
         self._turn = 0
         self._seeking = False
+        self._sought = False
+        """Whether everything that was there when somebody last asked has been looked at."""
         for partition in partitions:
             partition.session_sources[log_id] = self
             if partition.available:
@@ -212,17 +220,21 @@ class SessionSource:
 
     def seek(self) -> None:
         """Looks for sessions for those who wait, one partition after the other."""
+        self._sought = False
         if self._waiters and not self._seeking:
             self._seeking = True
-            spawn(self._seek())
+            spawn(self._seek()).then(Promise.result)
 
     async def _seek(self) -> None:
-        left = len(self.partitions)
+        """Goes round until nobody waits, or every partition has had nothing since the last of them was asked."""
         try:
-            while self._waiters and left:
-                partition = self.partitions[self._turn]
-                self._turn = (self._turn + 1) % len(self.partitions)
-                left = len(self.partitions) if await self._seek_in(partition) else left - 1
+            while self._waiters and not self._sought:
+                self._sought = True
+                for _ in self.partitions:
+                    partition = self.partitions[self._turn]
+                    self._turn = (self._turn + 1) % len(self.partitions)
+                    if self._waiters and await self._seek_in(partition):
+                        self._sought = False
         finally:
             self._seeking = False
 
@@ -236,7 +248,8 @@ class SessionSource:
         try:
             session = await partition.run(holding.accept_next(broker, log, self._clock.now(), waiter.holder))
         except PolybusError:
-            return False  # the partition is gone; the others may still have a session
+            partition.try_again(self.seek)
+            return False  # the others may still have a session
         if session is None:
             return False
         held = self._hold(partition, log, session)

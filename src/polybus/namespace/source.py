@@ -164,7 +164,7 @@ class Source:
             try:
                 promise.result()
             except PolybusError:
-                pass  # the partition is gone: it comes back through partition_opened
+                partition.try_again(lambda: self.available(partition))
             else:
                 if log.has_ready() or not log.whole:
                     self.available(partition)

@@ -55,6 +55,8 @@ class StoreHost:
         self.tenants: dict[tuple[int, int], Tenant] = {}
         self.on_fenced: Callable[[StoreHost], None] | None = None
         self.on_opened: Callable[[StoreHost], None] | None = None
+        self.openings = 0
+        """How often the store was opened: what was read of an earlier opening must not be built on."""
         self.commits = 0
         self.committed_bytes = 0
         self.commit_failures = 0
@@ -177,10 +179,14 @@ class StoreHost:
             else:
                 failed.refuse(InDoubt(f"A messaging store failed during a commit: {self.last_error}"))
         open_batch.refuse(self.unavailable())
-        if driver is not None:
-            driver.close(lambda _: self._retry_later())
-        else:
+        if driver is None:
             self._retry_later()
+        elif full:
+            # Nothing was written and the store is good; only the brokers' memory ran ahead of it.
+            self.full = True
+            self._loop.call_soon(self._take, driver, Promise())
+        else:
+            driver.close(lambda _: self._retry_later())
 
     def _retry_later(self) -> None:
         if self._closing or self.state in (StoreState.OPEN, StoreState.OPENING):
@@ -212,6 +218,9 @@ class StoreHost:
 
     def _take(self, driver: StoreDriver, done: Promise[bool]) -> None:
         found = driver.store.store_id
+        if self._closing:
+            driver.close(lambda _: done.resolve(False))
+            return
         if self.store_id and found != self.store_id:
             self.last_error = f"{self.url} holds another messaging store than before; it is refused"
             self.state = StoreState.FENCED
@@ -220,7 +229,9 @@ class StoreHost:
             return
         self.store_id = found
         self.driver = driver
-        self.batch = Output()
+        self.openings += 1
+        leftover, self.batch = self.batch, Output()
+        leftover.refuse(self.unavailable())
         self.state = StoreState.OPEN
         self.last_error = None
         self._retry_ms = REOPEN_MS
@@ -251,10 +262,11 @@ class StoreHost:
 class _Answer:
     """A read's answer, whether it comes at once or later."""
 
-    __slots__ = ("_host", "_promise", "_steps", "error", "here", "late", "rows")
+    __slots__ = ("_host", "_opening", "_promise", "_steps", "error", "here", "late", "rows")
 
     def __init__(self, host: StoreHost, steps: Generator[Read, list[object], T], promise: Promise[T]) -> None:
         self._host = host
+        self._opening = host.openings
         self._steps = steps
         self._promise: Promise[T] = promise
         self.here = False
@@ -267,5 +279,7 @@ class _Answer:
         self.rows = rows
         if error is not None:
             self.error = PartitionUnavailable(f"A messaging store could not be read: {error}")
+        elif self._host.driver is None or self._host.openings != self._opening:
+            self.error = self._host.unavailable()  # fenced since: whoever asked works on memory that is gone
         if self.late:
             self._host._step(self._steps, self._promise, rows, self.error)

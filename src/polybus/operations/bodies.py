@@ -96,12 +96,10 @@ class BodyBook:
         if self._sizes[at] != size:
             self._report(key, f"says it has {size} bytes, its body {number} has {self._sizes[at]}")
 
-    def message(self, number: int) -> Message | None:
+    def message(self, number: int) -> Message:
+        """The message in a body; StoreCorrupt where there is none to be read."""
         value = self._reader.get([records.number_key(self._body_prefix, number)])[0]
-        try:
-            return None if value is None else Message(records.unsealed(value, "a body"), True)
-        except StoreCorrupt:
-            return None
+        return Message(records.unsealed(value or b"", "a body"), True)
 
     def finish(self) -> None:
         """Every copy has been seen: what is left of the counts is wrong."""

@@ -29,7 +29,8 @@ class EntityReport:
     name: str
     kind: str
     partitions: int
-    looked_at: int = 0
+    reachable: int = 0
+    """How many of the partitions lie in stores that could be read."""
     active: int = 0
     deferred: int = 0
     scheduled: int = 0
@@ -40,7 +41,7 @@ class EntityReport:
     findings: int = 0
 
     def add(self, check: PartitionCheck) -> None:
-        self.looked_at += check.readable
+        self.reachable -= not check.readable
         self.findings += check.findings
         self.scheduled += check.tables.scheduled
         self.transfer += check.tables.transfers
@@ -245,9 +246,11 @@ class _Check:
 
     def _entity_reports(self) -> list[EntityReport]:
         reports: dict[int, EntityReport] = {}
+        given = {reader.store_id for reader in self._readers}
         for entity in sorted(self._facts.entities.values(), key=_by_name):
             kind = "topic" if entity.topic else "queue"
-            reports[entity.id] = EntityReport(entity.name, kind, entity.partition_count)
+            reachable = sum(store in given for store in entity.placement)
+            reports[entity.id] = EntityReport(entity.name, kind, entity.partition_count, reachable)
         for (entity_id, _), check in self._checks.items():
             reports[entity_id].add(check)
         return list(reports.values())

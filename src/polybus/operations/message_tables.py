@@ -20,23 +20,22 @@ PAST_ALL: Final = 1 << 64
 
 
 def read_message(value: bytes) -> Stored:
-    """A message's record with its checksum, its version and its sections looked at."""
+    """A message's record, its checksum and version looked at. The sender's bytes were when they came in."""
     stored = Stored(value)
-    if not stored.body:
-        Message(stored.raw, True)
     if stored.overlay:
         overlay_from_bytes(stored.overlay)
     return stored
 
 
 def session_of(stored: Stored, bodies: BodyBook) -> str | None:
+    """The session that a message belongs to; StoreCorrupt where its body cannot be read."""
     if stored.overlay:
         fields = overlay_from_bytes(stored.overlay).fields
         if GROUP_ID in fields:
             changed = fields[GROUP_ID]
             return changed if isinstance(changed, str) else None
     message = bodies.message(stored.body) if stored.body else Message(stored.raw, True)
-    return None if message is None else message.session_id
+    return message.session_id
 
 
 class Marks:

@@ -11,14 +11,17 @@ import os
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 from polybus.errors import ConfigError, StoreCorrupt, StoreError, StoreFenced
+from polybus.limits import CHECK_CACHE_BYTES, STORE_COPY_BYTES, STORE_COPY_ROWS
 from polybus.rows import Row
+from polybus.store.base import Store
 from polybus.store.format import FORMAT_NAME, StoreFormat
 from polybus.store.logcheck import check_logs
-from polybus.store.rocks_options import families, rocks_options, shared_budget
+from polybus.store.rocks_options import Budget, families, rocks_options
 
 DATABASE: Final = "db"
 LOCK: Final = "lock"
@@ -33,14 +36,38 @@ class Reader(ABC):
     store_id: bytes
 
     @abstractmethod
+    def page(self, start: bytes, end: bytes) -> list[Row]:
+        """The first rows with start <= key < end, so many that they can be held; none where there is none."""
+
     def rows(self, start: bytes, end: bytes) -> Iterator[Row]:
         """Rows with start <= key < end in key order, however many there are."""
+        while page := self.page(start, end):
+            yield from page
+            start = page[-1][0] + b"\0"
 
     @abstractmethod
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]: ...
 
     @abstractmethod
     def close(self) -> None: ...
+
+
+class StoreReader(Reader):
+    """An open store, looked at by the one who has it open."""
+
+    def __init__(self, store: Store) -> None:
+        self.url = store.url
+        self.store_id = store.store_id
+        self._store = store
+
+    def page(self, start: bytes, end: bytes) -> list[Row]:
+        return self._store.scan(start, end, STORE_COPY_ROWS, STORE_COPY_BYTES)
+
+    def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        return self._store.get(keys)
+
+    def close(self) -> None:
+        """Whoever opened the store closes it."""
 
 
 def open_reader(url: str) -> Reader:
@@ -96,7 +123,8 @@ class RocksReader(Reader):
     def _open(self) -> StoreFormat:
         from rocksdict import AccessType, Rdict
 
-        options = rocks_options(shared_budget(), create=False)
+        budget = Budget(CHECK_CACHE_BYTES, CHECK_CACHE_BYTES // 2)
+        options = rocks_options(budget, create=False)
         try:
             self._db = Rdict(self._links.name, options, families(options), access_type=AccessType.read_only())
             family = self._db.get_column_family(FORMAT_NAME)
@@ -109,6 +137,9 @@ class RocksReader(Reader):
         found = StoreFormat.decode(record, self.url)
         found.check(self.url)
         return found
+
+    def page(self, start: bytes, end: bytes) -> list[Row]:
+        return list(islice(self.rows(start, end), STORE_COPY_ROWS))
 
     def rows(self, start: bytes, end: bytes) -> Iterator[Row]:
         from rocksdict import ReadOptions

@@ -5,7 +5,7 @@ The epoch in the owner's row stays as it is, so a bus that owns the store does n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import psycopg
@@ -54,11 +54,9 @@ class PostgresReader(Reader):
         except psycopg.Error as error:
             raise self._translated(error) from error
 
-    def rows(self, start: bytes, end: bytes) -> Iterator[Row]:
-        parameters = {"end": end, "limit": STORE_COPY_ROWS, "max_bytes": STORE_COPY_BYTES}
-        while page := self._run("scan", {"start": start, **parameters}):
-            yield from page
-            start = page[-1][0] + b"\0"
+    def page(self, start: bytes, end: bytes) -> list[Row]:
+        bounds = {"limit": STORE_COPY_ROWS, "max_bytes": STORE_COPY_BYTES}
+        return self._run("scan", {"start": start, "end": end, **bounds})
 
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         values = dict(self._run("get", {"keys": list(keys)}))

@@ -174,10 +174,11 @@ class Broker:
         batch.put(self.meta_key, records.broker_record(self._numbers()))
         for log in self.dirty_logs:
             log.dirty = False
-            batch.put(log.meta_key, records.log_record(log.numbers()))
-            batch.ends.append((log, log.positions, log.events))
+            low = log.low()
+            batch.put(log.meta_key, records.log_record(log.numbers(low)))
+            batch.ends.append((log, log.positions, log.events, low))
         self.dirty_logs.clear()
-        self.duplicates.seal()
+        self.duplicates.evict()
         self.written = False
 
     def _numbers(self) -> list[int]:
@@ -197,7 +198,6 @@ class Broker:
         """The oldest output that this broker sealed is on disk."""
         self.schedule.synced()
         self.expiry.synced()
-        self.duplicates.synced()
 
     def record(self, entry: Entry) -> bytes:
         """The stored form of an entry as it is now."""

@@ -152,7 +152,7 @@ def position_at_time(broker: Broker, log: Log, time_ms: int) -> Steps[int]:
 
 
 def _low_key(log: Log) -> bytes:
-    return records.number_key(log.active_prefix, log.low())
+    return records.number_key(log.active_prefix, log.stable_low)
 
 
 def _with_bodies(broker: Broker, log: Log, found: list[Stored]) -> Steps[list[RangeRow]]:

@@ -1,13 +1,13 @@
 """The ids of messages sent within the window, by which a partition tells duplicates.
 
-Every id is a row, and a row by time lets old ones be removed. Memory holds only the newest; as long as it holds
-all (`whole`), nothing has to be read. An id stays in memory at least until its row is synced.
+Every id is a row, and a row by time lets old ones be removed. Memory holds only those last asked for; as long as it
+holds all (`whole`), nothing has to be read. An id stays in memory at least until its row is synced, and none leaves
+between the question what must be read and the answer, unless a batch is closed meanwhile.
 """
 
 from __future__ import annotations
 
 import struct
-from collections import deque
 from typing import Final
 
 from polybus.partition import records
@@ -25,7 +25,7 @@ class DuplicateHistory:
         self.time_prefix = prefix + records.DUPLICATE_TIMES
         self._most_recent = most_recent
         self._recent: dict[str, int] = {}
-        """Id to the time it was accepted, in the order of the times."""
+        """Id to the time it was accepted; the one that was asked for last is the last."""
         self.whole = True
         """Whether every id in the store is in memory as well."""
         self.oldest_ms = 0
@@ -37,10 +37,8 @@ class DuplicateHistory:
         """A time after which there is no row; negative where there is none at all."""
         self.again = Unsynced()
         """Ids that were accepted a second time, after the window: a scan may show the row of the first."""
-        self._open = 0
-        self._sealed: deque[int] = deque()
-        self._fresh = 0
-        """Ids in memory that are not synced: the last ones of `_recent`."""
+        self._fresh = Unsynced()
+        """Ids whose rows a read may not show yet."""
 
     def restore(self, wall_ms: int) -> None:
         """There may be rows of before, up to this time."""
@@ -54,7 +52,17 @@ class DuplicateHistory:
         return self.time_prefix + _TIME.pack(time_ms) + message_id.encode()
 
     def must_read(self, message_id: str) -> bool:
-        return not self.whole and message_id not in self._recent
+        """Whether memory cannot vouch for the id; where it can, it will for a while."""
+        if self.whole:
+            return False
+        known = self._recent.pop(message_id, None)
+        if known is not None:
+            self._recent[message_id] = known
+        return known is None
+
+    def knows(self, message_id: str, rows: dict[bytes, object] | None) -> bool:
+        """Whether the id can be judged, from memory or from rows that were read."""
+        return self.whole or message_id in self._recent or (rows is not None and self.id_key(message_id) in rows)
 
     def seen_at(self, message_id: str, row: object) -> int | None:
         """When the id was last accepted, from memory or from the row that was read for it."""
@@ -72,22 +80,20 @@ class DuplicateHistory:
             self.again.changed(batch, message_id)
         batch.put(self.id_key(message_id), records.sealed_number(time_ms))
         batch.put(self.time_key(time_ms, message_id), b"")
-        recent = self._recent
-        recent.pop(message_id, None)
-        recent[message_id] = time_ms
+        self._recent.pop(message_id, None)
+        self._recent[message_id] = time_ms
         self._newest_ms = time_ms
-        self._open += 1
-        self._fresh += 1
-        while len(recent) > self._most_recent and len(recent) > self._fresh:
+        self._fresh.changed(batch, message_id)
+
+    def evict(self) -> None:
+        """Lets go of those asked for longest ago, at the end of a batch."""
+        recent = self._recent
+        while len(recent) > self._most_recent:
+            oldest = next(iter(recent))
+            if oldest in self._fresh:
+                return
             self.whole = False
-            del recent[next(iter(recent))]
-
-    def seal(self) -> None:
-        self._sealed.append(self._open)
-        self._open = 0
-
-    def synced(self) -> None:
-        self._fresh -= self._sealed.popleft()
+            del recent[oldest]
 
     def prune(self, batch: Output, rows: list[Row]) -> None:
         """Removes the ids of these rows by time; one that was accepted again since keeps its newer row."""

@@ -31,7 +31,9 @@ def take_over(
     fresh = [transfer for transfer in arriving if not transfers.seen(broker, source, transfer.number)]
     for transfer in fresh:
         _check(broker, transfer)
-    sending.check_size(broker, sum(transfer.message.size for transfer in fresh))
+    messages = [transfer.message for transfer in fresh]
+    sending.check_size(broker, sum(message.size for message in messages))
+    sending.check_known(broker, messages, rows)
     wall_ms = broker.wall(now)
     broker.accessed_ms = wall_ms
     for transfer in fresh:

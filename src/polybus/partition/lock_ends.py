@@ -49,12 +49,12 @@ class LockEnds:
         return first
 
     def ended(self, mono_ms: int) -> list[Entry]:
-        """The entries whose locks have run out."""
-        found: list[Entry] = []
+        """The entries whose locks have run out, each once, however often its lock was renewed to the same end."""
+        found: dict[int, Entry] = {}
         for queue in self._queues.values():
             while queue and queue[0][0] <= mono_ms:
                 until_ms, number = queue.popleft()
                 entry = self._live(until_ms, number)
                 if entry is not None:
-                    found.append(entry)
-        return found
+                    found[number] = entry
+        return list(found.values())

@@ -68,6 +68,8 @@ class Log(Window):
         """The last position that is synced."""
         self.stable_events = 0
         """The last event that is synced."""
+        self.stable_low = 0
+        """No active message in the store has a smaller rank: where a scan of what is there may begin."""
         self.memory: dict[int, Entry] = {}
         """By rank: what the window holds and what was taken from it and is locked, the lowest rank first."""
         self.deferrals = Deferrals(bodies)
@@ -87,7 +89,7 @@ class Log(Window):
         return position if self.by_position else sequence
 
     def low(self) -> int:
-        """No active message has a smaller rank than this: where a scan may begin."""
+        """No active message has a smaller rank than this, as soon as everything is synced."""
         if self.sessions is not None:
             return 0
         for rank in self.memory:
@@ -113,7 +115,7 @@ class Log(Window):
         else:
             self.bodies.detach(entry)
 
-    def numbers(self) -> list[int]:
+    def numbers(self, low: int) -> list[int]:
         return [
             self.counter,
             self.positions,
@@ -124,7 +126,7 @@ class Log(Window):
             self.retained,
             self.retained_bytes,
             self.events,
-            self.low(),
+            low,
         ]
 
     def restore(self, numbers: list[int]) -> None:
@@ -138,9 +140,9 @@ class Log(Window):
             self.retained,
             self.retained_bytes,
             self.events,
-            low,
+            self.stable_low,
         ) = numbers
         self.stable_end = self.positions
         self.stable_events = self.events
-        self.paged_to = max(low - 1, 0)
+        self.paged_to = max(self.stable_low - 1, 0)
         self.whole = self.active == 0

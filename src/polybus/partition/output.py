@@ -33,7 +33,7 @@ class Output(Batch):
         self.brokers: list[Broker] = []
         self.arrivals: list[Entry] = []
         self.replies: list[tuple[Reply, object, object]] = []
-        self.ends: list[tuple[Log, int, int]] = []
+        self.ends: list[tuple[Log, int, int, int]] = []
         self.unsynced: list[tuple[Unsynced, object]] = []
 
     def seal(self) -> None:
@@ -45,9 +45,10 @@ class Output(Batch):
         """The batch is synced: messages become available, positions stable, replies leave."""
         for broker in self.brokers:
             broker.synced()
-        for log, position, event in self.ends:
+        for log, position, event, low in self.ends:
             log.stable_end = position
             log.stable_events = event
+            log.stable_low = low
         for changes, row in self.unsynced:
             changes.synced(row)
         if self.arrivals:

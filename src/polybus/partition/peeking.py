@@ -75,7 +75,7 @@ def _table(found: _Found, prefix: bytes, state: int, first: int, count: int, max
 
 
 def _active(log: Log, found: _Found, first: int, count: int, max_bytes: int) -> Steps[None]:
-    start = records.number_key(log.active_prefix, max(first, log.low()))
+    start = records.number_key(log.active_prefix, max(first, log.stable_low))
     rows, complete = yield from scan(start, records.after(log.active_prefix), count, max_bytes)
     settled = yield from settled_between(log, rows)
     found.add([value for key, value in rows if key not in settled], STATE_ACTIVE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from polybus.clock import Now
-from polybus.errors import InvalidOperation, QuotaExceeded
+from polybus.errors import InvalidOperation, QuotaExceeded, ServerBusy
 from polybus.message.message import Message
 from polybus.message.overlay import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, RULE_NAME, Overlay
 from polybus.message.rendering import Marks
@@ -29,10 +29,7 @@ SESSION_NULL: Final = "Session enabled entity doesn't allow a message whose sess
 
 
 def rows_needed(broker: Broker, messages: list[Message]) -> list[bytes]:
-    """Keys of the rows that `send` must be given: message ids that memory cannot vouch for.
-
-    Sends that wait for rows go on in the order in which they asked.
-    """
+    """Keys of the rows that `send` must be given: message ids that memory cannot vouch for."""
     if not broker.settings.duplicate_window_ms or broker.duplicates.whole:
         return []
     history = broker.duplicates
@@ -62,6 +59,15 @@ def check_size(broker: Broker, size: int) -> None:
         )
 
 
+def check_known(broker: Broker, messages: list[Message], rows: dict[bytes, object] | None) -> None:
+    """Refuses ids that can no longer be judged, because memory let go of them while others were read."""
+    if not broker.settings.duplicate_window_ms or broker.duplicates.whole:
+        return
+    for message in messages:
+        if message.message_id is not None and not broker.duplicates.knows(message.message_id, rows):
+            raise ServerBusy("Too many messages were sent at once to tell duplicates; try again.")
+
+
 def send(
     broker: Broker,
     now: Now,
@@ -75,6 +81,7 @@ def send(
     Gives the keys of the rows that hold them, by which a send in doubt can be undone.
     """
     check(broker, messages)
+    check_known(broker, messages, rows)
     wall_ms = broker.wall(now)
     broker.accessed_ms = wall_ms
     keys: list[bytes] = []

@@ -92,6 +92,7 @@ def _publish(broker: Broker, now: Now, stage_id: bytes, stage: Stage) -> Steps[b
     messages = [Message(records.unsealed(value, "a staged message"), True) for _, value in rows]
     keys = sending.rows_needed(broker, messages)
     known: dict[bytes, object] = dict(zip(keys, (yield Get(keys)) if keys else [], strict=True))
+    sending.check_known(broker, messages, known)
     wall_ms = broker.wall(now)
     batch = broker.out()
     for (key, _), message in zip(rows, messages, strict=True):

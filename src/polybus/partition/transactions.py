@@ -85,6 +85,7 @@ def commit(
     for settlement in work.settlements:
         _check_lock(broker, settlement, now)
     sending.check(broker, work.sends)
+    sending.check_known(broker, work.sends, rows)
     messages = work.sends + [message for _, message in work.transfers]
     sending.check_size(broker, sum(message.size for message in messages))
     wall_ms = broker.wall(now)

@@ -26,6 +26,8 @@ class Store(ABC):
     """16 bytes written into the store when it was made; the catalogue records placement by it."""
     reads_block: bool
     """True where a read may wait on a network: the caller then keeps it off the event loop."""
+    volatile: bool = False
+    """True where everything is gone when the process ends."""
     unsafe: bool
     """True where `commit` returns before the data is safe; shown in health and metrics."""
 

@@ -78,25 +78,29 @@ class Pool:
             yield connection
             keep = connection
         finally:
-            if keep is None and connection is not None:
+            if keep is None or self._closed:
                 self._drop(connection)
             self._free.put(keep)
 
     def close(self) -> None:
+        """Ends all connections. One that is in use is cut off, and closed by the thread that uses it."""
         self._closed = True
         for connection in list(self._open):
             sever(connection)
-            self._drop(connection)
+        with suppress(queue.Empty):
+            while True:
+                self._drop(self._free.get_nowait())
 
     def _connect(self) -> Connection:
+        if self._closed:
+            raise StoreFenced("the store is closed")
         connection = connect(self._conninfo, self._session)
         self._open.append(connection)
-        if self._closed:
-            self._drop(connection)
-            raise StoreFenced("the store is closed")
         return connection
 
-    def _drop(self, connection: Connection) -> None:
+    def _drop(self, connection: Connection | None) -> None:
+        if connection is None:
+            return
         with suppress(psycopg.Error):
             connection.close()
         with suppress(ValueError):

@@ -77,15 +77,18 @@ class PostgresStore(Store):
 
     def _take_over(self, store_id: bytes | None) -> tuple[StoreFormat, int]:
         """Makes what is missing, checks whose store it is, and becomes its only writer."""
-        fresh = new_format(time.time_ns() // 1_000_000, store_id)
         with self._writer.transaction():
             self._run("opening_lock", {"schema": self._schema})
-            for name in ("create_schema", "create_store", "create_kv", "store_values_plain"):
-                self._run(name, {})
-            self._run("create_owner", {"format": fresh.encode()})
+            if not self._one("is_made", {"schema": self._schema})[0]:
+                self._make(new_format(time.time_ns() // 1_000_000, store_id))
             found = StoreFormat.decode(self._one("read_owner", {})[0], self.url)
             found.check(self.url, store_id)
             return found, self._one("raise_epoch", {})[0]
+
+    def _make(self, fresh: StoreFormat) -> None:
+        for name in ("create_schema", "create_store", "create_kv", "store_values_plain"):
+            self._run(name, {})
+        self._run("create_owner", {"format": fresh.encode()})
 
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
         values = dict(self._read("get", {"keys": list(keys)}))

@@ -15,11 +15,14 @@ SELECT current_setting('fsync'), current_setting('synchronous_commit'), current_
 -- Openers of one store go one by one, also while its tables do not exist yet.
 SELECT pg_advisory_xact_lock(hashtextextended('polybus.store ' || %(schema)s, 0))
 
+-- name: is_made
+SELECT to_regclass(%(schema)s || '.store') IS NOT NULL
+
 -- name: create_schema
 CREATE SCHEMA IF NOT EXISTS {schema}
 
 -- name: create_store
-CREATE TABLE IF NOT EXISTS {schema}.store (
+CREATE TABLE {schema}.store (
     one boolean PRIMARY KEY DEFAULT true CHECK (one),
     format bytea NOT NULL,
     epoch bigint NOT NULL
@@ -27,7 +30,7 @@ CREATE TABLE IF NOT EXISTS {schema}.store (
 
 -- name: create_kv
 -- Rows come and go all the time: vacuum early, or scans walk over the dead.
-CREATE TABLE IF NOT EXISTS {schema}.kv (
+CREATE TABLE {schema}.kv (
     key bytea PRIMARY KEY,
     value bytea NOT NULL
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 10000)
@@ -37,7 +40,7 @@ CREATE TABLE IF NOT EXISTS {schema}.kv (
 ALTER TABLE {schema}.kv ALTER COLUMN value SET STORAGE EXTERNAL
 
 -- name: create_owner
-INSERT INTO {schema}.store (format, epoch) VALUES (%(format)b, 0) ON CONFLICT DO NOTHING
+INSERT INTO {schema}.store (format, epoch) VALUES (%(format)b, 0)
 
 -- name: read_owner
 SELECT format FROM {schema}.store FOR UPDATE

@@ -86,7 +86,9 @@ class SmallBus:
     async def create(self, description: EntityDescription) -> Entity:
         return await run(self.namespace.management.create(description))
 
-    async def subscribe(self, description: SubscriptionDescription, rules: list[RuleDescription] | None = None) -> None:
+    async def subscribe(
+        self, description: SubscriptionDescription, rules: list[RuleDescription] | None = None
+    ) -> None:
         await run(self.namespace.management.create_subscription(description, rules))
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:

@@ -48,7 +48,7 @@ def commit_batch(store: Store, n: int) -> None:
 def check(store: Store, acknowledged: int) -> None:
     """Everything acknowledged is there, at most one batch more, and no batch in part."""
     n = counter_of(store)
-    assert acknowledged <= n <= acknowledged + 1
+    assert acknowledged <= n <= acknowledged + 1, (acknowledged, n)
     expected = [
         (row_key(each, row), row_value(each, row))
         for each in range(max(1, n - KEPT + 1), n + 1)
@@ -83,16 +83,21 @@ class Child:
 
     def finish(self) -> str:
         """Waits for its end; gives what it complained about."""
-        out, errors = self._process.communicate(timeout=60)
-        for line in out.splitlines(keepends=True):
-            # The last line may be cut off by the kill.
-            if line.endswith("\n"):
-                self.acknowledged = int(line)
+        assert self._process.stdout is not None
+        # Not `communicate`: it would pass over the lines that reading the ones before has buffered.
+        with self._process.stdout as out:
+            for line in out:
+                # The last line may be cut off by the kill.
+                if line.endswith("\n"):
+                    self.acknowledged = int(line)
+        errors = self._errors()
+        self._process.wait(timeout=60)
         return errors
 
     def _errors(self) -> str:
         assert self._process.stderr is not None
-        return self._process.stderr.read()
+        with self._process.stderr as errors:
+            return errors.read()
 
 
 def moments(seed: int, cycles: int) -> list[int]:

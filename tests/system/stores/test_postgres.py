@@ -88,14 +88,19 @@ def test_an_opener_waits_for_the_commit_under_way(
     """The old owner's commit is held up inside the server; the new one opens only when it is decided."""
     put(store, b"a")
     opened: list[PostgresStore] = []
+    administrator.run(
+        "CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN PERFORM pg_advisory_xact_lock(1); RETURN new; END $$"
+    )
+    administrator.run("CREATE TRIGGER hold BEFORE INSERT ON kv FOR EACH ROW EXECUTE FUNCTION hold()")
     with administrator.connection.transaction():
-        administrator.run("LOCK TABLE kv IN SHARE ROW EXCLUSIVE MODE")
+        administrator.run("SELECT pg_advisory_xact_lock(1)")
         writer = threading.Thread(target=put, args=(store, b"b"))
         writer.start()
-        wait_for_lock(administrator, "kv")
+        wait_for_waiting(administrator, "WITH owner %")
         opener = threading.Thread(target=lambda: opened.append(PostgresStore(postgres_url)))
         opener.start()
-        wait_for_lock(administrator, "store")
+        wait_for_waiting(administrator, "%.store FOR UPDATE")
         assert opened == []
     writer.join()
     opener.join()
@@ -105,19 +110,39 @@ def test_an_opener_waits_for_the_commit_under_way(
     opened[0].close()
 
 
-WAITING = """
-    SELECT count(*) FROM pg_stat_activity
-    WHERE wait_event_type = 'Lock' AND query LIKE '%{schema}_.{table}%'
-"""
+def test_a_commit_that_waited_for_an_opener_writes_nothing(
+    store: PostgresStore, administrator: Administrator
+) -> None:
+    put(store, b"a")
+    raised: list[StoreError] = []
+
+    def replace() -> None:
+        batch = Batch()
+        batch.delete(b"a")
+        batch.put(b"b", b"v")
+        try:
+            store.commit(batch)
+        except StoreError as error:
+            raised.append(error)
+
+    with administrator.connection.transaction():
+        administrator.run("UPDATE store SET epoch = epoch + 1")
+        writer = threading.Thread(target=replace)
+        writer.start()
+        wait_for_waiting(administrator, "WITH owner %")
+    writer.join()
+    assert [type(error) for error in raised] == [StoreFenced]
+    assert keys(store) == [b"a"]
 
 
-def wait_for_lock(administrator: Administrator, table: str) -> None:
-    """Returns when another session waits for a lock; asks the server again and again, which takes its time."""
-    schema = administrator.run("SELECT current_schema()").fetchone()
-    assert schema is not None
-    for _ in range(20_000):
+WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '{statement}'"
+
+
+def wait_for_waiting(administrator: Administrator, statement: str) -> None:
+    """Returns when a session waits for a lock in this statement; each question to the server takes its time."""
+    for _ in range(10_000):
         administrator.run("SELECT pg_stat_clear_snapshot()")
-        found = administrator.run(WAITING.format(schema=schema[0], table=table)).fetchone()
+        found = administrator.run(WAITING.format(statement=statement)).fetchone()
         if found is not None and found[0]:
             return
     raise AssertionError("nobody waits")
@@ -265,6 +290,29 @@ def test_closing_frees_a_commit_that_the_server_does_not_answer(store: PostgresS
         assert len(raised) == 1
     finally:
         os.kill(backend, signal.SIGCONT)
+
+
+def test_closing_frees_a_read_that_the_server_does_not_answer(
+    store: PostgresStore, administrator: Administrator
+) -> None:
+    raised: list[StoreError] = []
+
+    def read() -> None:
+        try:
+            store.get([b"a"])
+        except StoreError as error:
+            raised.append(error)
+
+    with administrator.connection.transaction():
+        administrator.run("LOCK TABLE kv")
+        reader = threading.Thread(target=read)
+        reader.start()
+        wait_for_waiting(administrator, "SELECT key, value FROM %")
+        store.close()
+        reader.join(timeout=30)
+        assert not reader.is_alive()
+    assert len(raised) == 1
+    assert store._pool._open == []
 
 
 def test_a_key_that_no_index_takes_is_our_own_bug(store: PostgresStore) -> None:

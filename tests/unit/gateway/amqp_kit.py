@@ -53,6 +53,9 @@ LISTENER = AuthorizationRule(
 KEYS = {rule.key_name: rule.primary_key for rule in (ROOT, SENDER, LISTENER)}
 
 
+FRAME_PAYLOAD = 60_000
+
+
 class SimBus:
     """A bus with four memory stores, one namespace and a gateway, in virtual time."""
 
@@ -68,6 +71,7 @@ class SimBus:
 
     def _open(self, number: int) -> Promise[StoreDriver]:
         promise: Promise[StoreDriver] = Promise()
+        self.memories[number] = self.memories[number].reopen()
         promise.resolve(InlineDriver(self.memories[number], self.loop))
         return promise
 
@@ -103,11 +107,14 @@ class FakeTransport:
         self.closed = False
         self.aborted = False
         self.reading = True
+        self.slow = False
         self.unsent = 0
 
     def write(self, data: bytes) -> None:
         assert not self.closed, "nothing is written after the close"
         self.written += data
+        if self.slow:
+            self.unsent += len(data)
 
     def close(self) -> None:
         self.closed = True
@@ -250,8 +257,9 @@ class Client:
 
     def expect_attached(self) -> Frame:
         found = self.frames()
-        assert [one.name for one in found if one.name != "flow"] == ["attach"], found
-        return found[0]
+        kept = [one for one in found if one.name not in ("flow", "transfer")]
+        assert [one.name for one in kept] == ["attach"], found
+        return kept[0]
 
     def expect_refused(self) -> tuple[str, str]:
         """Condition and text of the refusal: attach without ends, then detach, in one breath."""
@@ -268,9 +276,14 @@ class Client:
     def flow(
         self, handle: int, credit: int, channel: int = 0, *, delivery_count: int = 0, drain: bool = False
     ) -> Client:
-        window, expected = self._window, self._incoming[channel]
-        flow = Flow(expected, window, 0, window, handle, delivery_count, credit, drain=drain)
+        flow = self.flow_frame(handle, credit, channel, delivery_count=delivery_count, drain=drain)
         return self.send(flow, channel)
+
+    def flow_frame(
+        self, handle: int, credit: int, channel: int = 0, *, delivery_count: int = 0, drain: bool = False
+    ) -> Flow:
+        window, expected = self._window, self._incoming[channel]
+        return Flow(expected, window, 0, window, handle, delivery_count, credit, drain=drain)
 
     # Messages
 
@@ -284,9 +297,9 @@ class Client:
         state: DeliveryState | None = None,
         message_format: int = 0,
     ) -> int:
+        """Sends one message, in as many frames as it takes; gives its delivery-id."""
         number = next(self._ids)
-        tag = number.to_bytes(4, "big")
-        self.send(Transfer(handle, number, tag, message_format, settled, False, state), channel, payload)
+        self.feed(transfer_frames(handle, number, payload, channel, message_format, settled, state))
         return number
 
     def outcome(self, handle: int, payload: bytes, channel: int = 0, **options: Any) -> Described:
@@ -442,6 +455,29 @@ class ManagementPair:
         assert got[0].handle == self.replies
         assert got[0].message.properties()[5] == "request-1"
         return Reply(got[0])
+
+
+def transfer_frames(
+    handle: int,
+    number: int,
+    payload: bytes,
+    channel: int = 0,
+    message_format: int = 0,
+    settled: bool = False,
+    state: DeliveryState | None = None,
+) -> bytes:
+    frames = []
+    for place in range(0, max(len(payload), 1), FRAME_PAYLOAD):
+        more = place + FRAME_PAYLOAD < len(payload)
+        tag = number.to_bytes(4, "big")
+        transfer = Transfer(handle, number, tag, message_format, settled, more, state)
+        frames.append(frame(channel, transfer, payload=payload[place : place + FRAME_PAYLOAD]))
+    return b"".join(frames)
+
+
+def with_id(message_id: str, body: bytes = b"x") -> bytes:
+    """A message whose id is taken as it is, however long."""
+    return b"\x00\x53\x73" + encode([message_id]) + b"\x00\x53\x75" + encode(body)
 
 
 def message(

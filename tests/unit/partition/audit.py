@@ -9,6 +9,7 @@ from __future__ import annotations
 import struct
 from collections import Counter
 
+from polybus.message.message import Message
 from polybus.partition import records
 from polybus.partition.broker import Broker
 from polybus.partition.entry import entry_from
@@ -122,11 +123,10 @@ def _audit_indexes(
 
 
 def _session_row(found: Rows, broker: Broker, log_id: int, stored: Stored) -> bytes:
+    entry = entry_from(broker.log(log_id), stored, False)
     if stored.body:
         body = found.of(records.BODIES)[struct.pack(">Q", stored.body)]
-        stored.raw = records.unsealed(body, "a body")
-        stored.body = 0
-    entry = entry_from(broker.log(log_id), stored, False)
+        entry.message = Message(records.unsealed(body, "a body"))
     session = (entry.session_id() or "").encode()
     return struct.pack(">IH", log_id, len(session)) + session + struct.pack(">Q", stored.sequence)
 

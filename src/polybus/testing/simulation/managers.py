@@ -102,7 +102,8 @@ class Manager(Client):
             return
         old = namespace.entity(self.rng.choice(names)).description
         assert isinstance(old, QueueDescription)
-        closed = old.forward_to is None and self.rng.random() < 0.3
+        # What others send on to is never closed: after ten tries they would give up.
+        closed = old.path.startswith("fleeting") and self.rng.random() < 0.3
         status = EntityStatus.SEND_DISABLED if closed else EntityStatus.ACTIVE
         asked = replace(old, user_metadata=f"note {self.rng.randrange(100)}", status=status)
         await self._attempt(namespace.management.update(asked))

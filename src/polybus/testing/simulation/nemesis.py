@@ -7,6 +7,7 @@ it has broken is healed by the ending, which then wants everything to come to re
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -43,7 +44,7 @@ async def _doubt(nemesis: Nemesis, rng: Random) -> None:
     """Commits that fail after they have written, or before, on every store."""
     rate = rng.choice((0.01, 0.03, 0.1))
     for disk in nemesis.world.disks:
-        disk.faults = SimFaults(fail_after=rate, fail_before=rate / 3)
+        disk.faults = replace(disk.faults, fail_after=rate, fail_before=rate / 3)
         disk.apply()
 
 
@@ -73,13 +74,13 @@ async def _slowness(nemesis: Nemesis, rng: Random) -> None:
     for disk in nemesis.world.disks:
         if rng.random() < 0.6:
             commit_ms = rng.choice(((1.0, 40.0), (50.0, 600.0)))
-            disk.faults = SimFaults(commit_ms=commit_ms, read_ms=(0.0, rng.choice((5.0, 300.0))))
+            disk.faults = replace(disk.faults, commit_ms=commit_ms, read_ms=(0.0, rng.choice((5.0, 300.0))))
             disk.apply()
 
 
 async def _bad_reads(nemesis: Nemesis, rng: Random) -> None:
     for disk in nemesis.world.disks:
-        disk.faults = SimFaults(fail_read=rng.choice((0.01, 0.1)))
+        disk.faults = replace(disk.faults, fail_read=rng.choice((0.01, 0.1)))
         disk.apply()
 
 

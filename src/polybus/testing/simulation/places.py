@@ -28,6 +28,8 @@ COLOURS: Final = ("red", "green", "blue")
 LOCK_MS: Final = 5_000
 """The shortest that the bus allows: a run has time for several."""
 WINDOW_MS: Final = 20_000
+UNORDERED: Final = 2
+"""The least partitions that the verifier is told of where messages arrive over several ways, and so in any order."""
 MANY: Final = 1_000
 """A maximum of deliveries that no run reaches."""
 
@@ -178,11 +180,13 @@ def _chain(plan: Plan, rng: Random) -> None:
     for name, target in (("last", None), ("second", "last"), ("first", "second")):
         partitions = rng.choice((1, 4))
         options = EntityOptions(
-            partitions, lock_ms=LOCK_MS, max_delivery_count=MANY, delivers_to=("last",) if target else ()
+            max(partitions, UNORDERED),
+            lock_ms=LOCK_MS,
+            max_delivery_count=MANY,
+            delivers_to=("last",) if target else (),
         )
         plan.queue(name, partitions, options, **({"forward_to": target} if target else {}))
-        if target is not None:
-            plan.entrances.append(Entrance(name, partitions, forwards_to="last"))
+    plan.entrances.append(Entrance("first", plan.queues[-1][1], forwards_to="last"))
 
 
 def _graves(plan: Plan, rng: Random) -> None:
@@ -214,7 +218,7 @@ def _news(plan: Plan, rng: Random) -> None:
     """A topic with rules, an action, a subscription that forwards and one whose rules change all the time."""
     partitions = rng.choice((1, 4, 16))
     plan.topics.append((TopicDescription(path="news", enable_partitioning=partitions > 1), partitions))
-    plan.queue("clippings", 1, EntityOptions(lock_ms=LOCK_MS))
+    plan.queue("clippings", 1, EntityOptions(UNORDERED, lock_ms=LOCK_MS))
     options = EntityOptions(partitions, lock_ms=LOCK_MS)
     red = SqlFilterDescription(expression="colour = 'red'")
     every = _subscribe(plan, "news", "every", options, [rule("$Default")])

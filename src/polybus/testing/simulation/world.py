@@ -12,6 +12,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from polybus.errors import BugError, PolybusError, StoreError
+from polybus.limits import DISK_CHECK_SECONDS
 from polybus.namespace.bus import Bus
 from polybus.namespace.catalogue import Catalogue
 from polybus.namespace.namespace import Namespace
@@ -162,7 +163,7 @@ class Disk:
 
     def rows(self) -> list[tuple[bytes, bytes]]:
         """Everything that is synced."""
-        return self._store.scan(b"", b"\xff" * 64, 1 << 62)
+        return sorted(self._store._rows.items())
 
 
 class World:
@@ -248,6 +249,7 @@ class World:
                 await self.sleep(RESTART_MS)
                 continue
             process.bus = bus
+            self._watch_disks(process, bus)
             if self.on_started is not None:
                 self.on_started(bus)
             return
@@ -260,6 +262,12 @@ class World:
         bus = Bus(process, self.clock, hosts, catalogue, new_key=lambda: "key")
         bus.on_error = self.errors.append
         return bus
+
+    def _watch_disks(self, process: Process, bus: Bus) -> None:
+        """What a node does: a store that was full is written to again when it has space."""
+        for store in bus.stores:
+            store.full = False
+        process.call_later(DISK_CHECK_SECONDS, self._watch_disks, process, bus)
 
     def _fenced(self, store: StoreHost) -> None:
         """The locks of every partition on the store have ended."""

@@ -97,7 +97,9 @@ class SessionOrder(Check):
         """True where it is in the dead-letter queue, or the next rise of its count may move it there."""
         entity, dead = self.ledger.place(delivery.event.entity)
         most = entity.options.max_delivery_count
-        return dead or most is not None and (delivery.event.count is None or delivery.event.count + 1 >= most)
+        if dead or most is None:
+            return dead
+        return delivery.event.count is None or delivery.event.count + 1 >= most
 
     def _deliver(self, span: Span) -> None:
         event = span.event

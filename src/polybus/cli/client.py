@@ -1,0 +1,143 @@
+"""Commands that are clients of a running bus: through the official SDK, and through HTTP for what it lacks.
+
+The SDK is loaded only when a command needs it, for it takes longer to load than most commands take to run.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any
+
+import typer
+
+from polybus.cli.endpoint import EMULATOR, Endpoint
+from polybus.cli.options import AsJson
+from polybus.cli.output import REFUSED, UNREACHABLE, Failure, Output, one_line_errors
+from polybus.cli.sdk_errors import sdk_failure
+from polybus.limits import CLI_CONNECT_SECONDS, CLI_RETRIES, CLI_SECONDS
+
+Connection = Annotated[
+    str,
+    typer.Option("--connection", envvar="POLYBUS_CONNECTION", show_default="the emulator's, on localhost:5672"),
+]
+Authority = Annotated[
+    Path | None,
+    typer.Option("--ca", envvar="POLYBUS_CA", help="Certificate authority to trust (PEM); asks for TLS."),
+]
+Insecure = Annotated[bool, typer.Option("--insecure", help="TLS with any certificate.")]
+
+
+class Client:
+    """One bus, for the time of one command."""
+
+    def __init__(self, endpoint: Endpoint, out: Output) -> None:
+        self.endpoint = endpoint
+        self.out = out
+        self._open = ExitStack()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    @functools.cached_property
+    def admin(self) -> Any:
+        """The SDK's administration client."""
+        from azure.servicebus.management import ServiceBusAdministrationClient
+
+        options: dict[str, Any] = {"retry_total": CLI_RETRIES, "connection_timeout": CLI_CONNECT_SECONDS}
+        if self.endpoint.tls:
+            options["connection_verify"] = self.endpoint.verify
+        else:
+            from polybus.cli.plain_http import PlainHttp
+
+            options["transport"] = PlainHttp(**options)
+        made = ServiceBusAdministrationClient.from_connection_string(self.endpoint.connection, **options)
+        return self._open.enter_context(made)
+
+    @functools.cached_property
+    def messaging(self) -> Any:
+        """The SDK's client for messages."""
+        from azure.servicebus import ServiceBusClient
+
+        options: dict[str, Any] = {"retry_total": CLI_RETRIES, "socket_timeout": CLI_CONNECT_SECONDS}
+        if self.endpoint.tls:
+            options["ssl_context"] = self.endpoint.ssl_context()
+            if self.endpoint.port is not None:
+                # The SDK drops a port where it speaks TLS, except in an endpoint of one's own.
+                options["custom_endpoint_address"] = f"sb://{self.endpoint.authority}"
+        made = ServiceBusClient.from_connection_string(self.endpoint.connection, **options)
+        return self._open.enter_context(made)
+
+    def get_json(self, path: str, **query: str) -> Any:
+        """What the bus answers to a GET, as JSON."""
+        answer = self.get(path, **query)
+        if answer.status_code >= 400:
+            raise Failure(_refusal(answer), REFUSED)
+        return answer.json()
+
+    def get(self, path: str, **query: str) -> Any:
+        import httpx
+
+        headers = {"Accept": "application/json"}
+        if path != "/health":
+            headers["Authorization"] = self.endpoint.token()
+        verify = self.endpoint.ssl_context() if self.endpoint.tls else False
+        try:
+            with httpx.Client(verify=verify, timeout=CLI_SECONDS, trust_env=False) as http:
+                return http.get(self.endpoint.http_url + path, params=query, headers=headers)
+        except httpx.HTTPError as error:
+            text = f"{self.endpoint.http_url} does not answer: {error or type(error).__name__}"
+            raise Failure(text, UNREACHABLE) from error
+
+
+def _refusal(answer: Any) -> str:
+    try:
+        error = answer.json()["error"]
+        return str(error["detail"])
+    except (ValueError, KeyError, TypeError):
+        return f"the bus answers {answer.status_code} to {answer.request.url.path}"
+
+
+_COMMON = (
+    inspect.Parameter("connection", inspect.Parameter.KEYWORD_ONLY, default=EMULATOR, annotation=Connection),
+    inspect.Parameter("ca", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Authority),
+    inspect.Parameter("insecure", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Insecure),
+    inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson),
+)
+
+
+def client_command(
+    function: Callable[..., None], parameters: Sequence[inspect.Parameter] | None = None
+) -> Callable[..., None]:
+    """A command made of a function whose first argument is the client; it gets the options that all clients have.
+
+    `parameters` are those of the command, where they are not the function's own.
+    """
+    if parameters is None:
+        own = inspect.signature(function, eval_str=True).parameters.values()
+        parameters = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in list(own)[1:]]
+
+    @functools.wraps(function)
+    def command(**given: Any) -> None:
+        with one_line_errors():
+            endpoint = Endpoint(given.pop("connection"), given.pop("ca"), given.pop("insecure"))
+            try:
+                with Client(endpoint, Output(given.pop("as_json"))) as client:
+                    function(client, **given)
+            except Exception as error:
+                raise sdk_failure(error, endpoint.authority) or error from None
+
+    shown = [*parameters, *_COMMON]
+    command.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in shown}
+    del command.__wrapped__
+    return command

@@ -1,0 +1,116 @@
+"""What commands print, and how they end: tables for people, JSON for machines, one line for whatever went wrong.
+
+Scripts rely on the exit codes: 0 done, 1 refused by the bus, 2 used or configured wrongly, 3 nobody answers.
+"""
+
+from __future__ import annotations
+
+import datetime
+import enum
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from polybus.errors import BusError, PolybusError
+from polybus.gateway.durations import duration_text
+
+REFUSED: Final = 1
+USAGE: Final = 2
+UNREACHABLE: Final = 3
+
+
+class Failure(Exception):
+    """Ends a command with one line and an exit code."""
+
+    def __init__(self, text: str, code: int) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+class Output:
+    """Standard output, in the form that was asked for."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json = as_json
+
+    def result(self, data: object, text: str) -> None:
+        """What a command did: data for machines, a sentence for people."""
+        if self.as_json:
+            self.json(data)
+        else:
+            typer.echo(text)
+
+    def json(self, data: object) -> None:
+        typer.echo(json.dumps(data, indent=2, default=plain))
+
+    def line(self, data: object) -> None:
+        """One object of a stream, on a line of its own."""
+        typer.echo(json.dumps(data, default=plain))
+
+    def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        table = Table(title=title, title_justify="left", header_style="bold", box=None, pad_edge=False)
+        for column in columns:
+            numeric = column.startswith("#")
+            table.add_column(column.lstrip("#"), justify="right" if numeric else "left", overflow="fold")
+        for row in rows:
+            table.add_row(*(_cell(value) for value in row))
+        console().print(table)
+
+    def properties(self, title: str, values: Mapping[str, object]) -> None:
+        self.table(title, ("property", "value"), values.items())
+
+
+def console() -> Console:
+    """Made for each use, so that it writes to what standard output is now; wide where nobody looks."""
+    made = Console(highlight=False)
+    return made if made.is_terminal else Console(highlight=False, width=200)
+
+
+def _cell(value: object) -> str:
+    shown = plain(value)
+    if shown is None:
+        return "-"
+    if isinstance(shown, bool):
+        return "yes" if shown else "no"
+    if isinstance(shown, int):
+        return f"{shown:,}"
+    return escape(str(shown))
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON has it: durations and times in ISO 8601, bytes as text where they are text."""
+    if isinstance(value, datetime.timedelta):
+        return duration_text(value // datetime.timedelta(milliseconds=1))
+    if isinstance(value, datetime.datetime):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if isinstance(value, enum.Enum):
+        return value.value
+    return value if isinstance(value, str | int | float | bool | list | dict | type(None)) else str(value)
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Whatever a command runs into becomes one clear line on standard error, and an exit code."""
+    try:
+        yield
+    except Failure as error:
+        _fail(str(error), error.code)
+    except BusError as error:
+        _fail(str(error), REFUSED)
+    except (PolybusError, OSError, ValueError) as error:
+        _fail(str(error) or type(error).__name__, USAGE)
+
+
+def _fail(text: str, code: int) -> None:
+    sys.stdout.flush()
+    typer.echo(f"polybus: {' '.join(text.split())}", err=True)
+    raise typer.Exit(code) from None

@@ -1,0 +1,47 @@
+"""The SDK's errors as one line and an exit code."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any
+
+from polybus.cli.output import REFUSED, UNREACHABLE, USAGE, Failure
+
+_LONGEST = 600
+
+
+def sdk_failure(error: Exception, authority: str) -> Failure | None:
+    """What an error of the SDK means for the user; None where it is not the SDK's, or the SDK was never loaded."""
+    core: Any = sys.modules.get("azure.core.exceptions")
+    if core is None or not isinstance(error, core.AzureError):
+        return None
+    text = _text(error)
+    if isinstance(error, core.ServiceRequestError | core.ServiceResponseError):
+        return _unreachable(text, authority)
+    bus: Any = sys.modules.get("azure.servicebus.exceptions")
+    if bus is not None and isinstance(error, bus.ServiceBusConnectionError | bus.ServiceBusCommunicationError):
+        return _unreachable(text, authority)
+    if bus is not None and isinstance(error, bus.ServiceBusError):
+        if isinstance(error, bus.OperationTimeoutError) and "onnect" in text:
+            return _unreachable(text, authority)
+        return Failure(text, REFUSED)
+    return Failure(text, REFUSED)
+
+
+def _unreachable(text: str, authority: str) -> Failure:
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return Failure(
+            f"the certificate of {authority} is not trusted; give its authority with --ca, or --insecure", USAGE
+        )
+    return Failure(f"{authority} does not answer: {text}", UNREACHABLE)
+
+
+def _text(error: Exception) -> str:
+    """The first sentence or so: the SDK adds the whole response, several times."""
+    text = str(getattr(error, "message", None) or error)
+    detail = re.search(r"<Detail>(.*?)</Detail>", text, re.DOTALL)
+    if detail is not None:
+        text = detail[1]
+    text = re.split(r"\s+(?:Error condition:|Content:|Status Code:)", text, maxsplit=1)[0]
+    return text[:_LONGEST].strip() or type(error).__name__

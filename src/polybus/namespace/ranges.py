@@ -1,0 +1,136 @@
+"""Logs as pipelines read them: by position, partition by partition, without disturbing anybody.
+
+A range is read in steps, each of which gives some messages and says up to where the answer is complete. Positions
+are dense, so what is not there is known by its number: it was settled when no cursor kept it, or a lagging cursor
+lost it.
+"""
+
+from __future__ import annotations
+
+from polybus.errors import ArgumentOutOfRange, PartitionUnavailable
+from polybus.limits import RANGE_GAPS
+from polybus.namespace.entity import Entity
+from polybus.namespace.partition_host import PartitionHost
+from polybus.partition import cursors as keeping
+from polybus.partition import events
+from polybus.partition.broker import Steps
+from polybus.partition.cursors import RangeRow
+from polybus.partition.log import Log
+from polybus.partition.reading import rows_of, scan
+from polybus.partition.records import EVENTS, after, log_prefix, number_key, number_of
+from polybus.rows import Scan
+
+SETTLED = "settled"
+ACTIVE = "active"
+
+
+class PartitionLog:
+    """One partition's share of a log: from where to where it can be read."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.problem: PartitionUnavailable | None = None
+        self.earliest = 1
+        """The oldest position that can still be read; one past the end where there is none."""
+        self.stable_end = 0
+        self.at_time: int | None = None
+        """The first position at or after the time that was asked for."""
+
+    def require(self) -> None:
+        if self.problem is not None:
+            raise self.problem
+
+
+async def partition_logs(entity: Entity, log_id: int, time_ms: int | None = None) -> list[PartitionLog]:
+    """Where the log begins and ends in each partition; what cannot be reached has a problem instead."""
+    found = []
+    for partition in entity.partitions:
+        log = PartitionLog(partition.index)
+        try:
+            await _describe(partition, log_id, time_ms, log)
+        except PartitionUnavailable as error:
+            log.problem = error
+        found.append(log)
+    return found
+
+
+async def _describe(partition: PartitionHost, log_id: int, time_ms: int | None, into: PartitionLog) -> None:
+    broker = partition.require()
+    log = broker.log(log_id)
+    into.earliest = await partition.run(keeping.earliest(log))
+    into.stable_end = log.stable_end
+    if time_ms is not None:
+        into.at_time = await partition.run(keeping.position_at_time(broker, log, time_ms))
+
+
+class RangeReader:
+    """Reads one range of one partition from its first position to its last."""
+
+    def __init__(self, partition: PartitionHost, log_id: int, first: int, last: int) -> None:
+        self._partition = partition
+        self._log_id = log_id
+        self._next = max(first, 1)
+        self.last = min(last, partition.require().log(log_id).stable_end)
+        self.missing: list[list[int]] = []
+        """Ranges of positions that are gone, both ends included; the last one swallows more where they are many."""
+
+    @property
+    def complete_to(self) -> int:
+        return self._next - 1
+
+    @property
+    def done(self) -> bool:
+        return self._next > self.last
+
+    async def read(self, limit: int, max_bytes: int) -> list[tuple[RangeRow, str]]:
+        """The next messages, each with its state; none where the step met only gaps."""
+        broker = self._partition.require()
+        log = broker.log(self._log_id)
+        rows, complete_to = await self._partition.run(
+            keeping.read_range(broker, log, self._next, self.last, limit, max_bytes)
+        )
+        settled = await self._partition.run(_settled(log, rows))
+        for row in rows:
+            self._miss(self._next, row.stored.position - 1)
+            self._next = row.stored.position + 1
+        self._miss(self._next, complete_to)
+        self._next = max(self._next, complete_to + 1)
+        return [(row, SETTLED if row.stored.position in settled else ACTIVE) for row in rows]
+
+    def _miss(self, first: int, last: int) -> None:
+        if first > last:
+            return
+        if self.missing and (self.missing[-1][1] == first - 1 or len(self.missing) >= RANGE_GAPS):
+            self.missing[-1][1] = last
+        else:
+            self.missing.append([first, last])
+
+
+def _settled(log: Log, rows: list[RangeRow]) -> Steps[set[int]]:
+    """Positions among these rows whose messages are settled and only kept for a cursor."""
+    if not log.retained or not rows:
+        return set()
+    ranks = {log.rank_of(row.stored.sequence, row.stored.position): row.stored.position for row in rows}
+    start, end = min(ranks), max(ranks) + 1
+    marks = yield Scan(number_key(log.settled_prefix, start), number_key(log.settled_prefix, end), len(rows))
+    return {ranks[number_of(key)] for key, _ in rows_of(marks) if number_of(key) in ranks}
+
+
+def partition_at(entity: Entity, index: int) -> PartitionHost:
+    if not 0 <= index < len(entity.partitions):
+        raise ArgumentOutOfRange(
+            f"'{entity.name}' has the partitions 0 to {len(entity.partitions) - 1}, not {index}."
+        )
+    return entity.partitions[index]
+
+
+async def read_events(partition: PartitionHost, log_id: int, first: int, limit: int) -> list[events.Event]:
+    """What happened to messages of a log, from an event's number on."""
+    broker = partition.require()
+    prefix = log_prefix(broker.prefix, EVENTS, log_id)
+    return await partition.run(_events(prefix, first, limit))
+
+
+def _events(prefix: bytes, first: int, limit: int) -> Steps[list[events.Event]]:
+    rows, _ = yield from scan(number_key(prefix, max(first, 1)), after(prefix), limit, 1 << 20)
+    return [events.read(row) for row in rows]

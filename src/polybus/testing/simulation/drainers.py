@@ -1,0 +1,144 @@
+"""Clients of the ending: they take everything out of a place, so that what was acknowledged must come out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from polybus.errors import OperationTimeout
+from polybus.message.rendering import STATE_DEFERRED
+from polybus.namespace import operations
+from polybus.namespace.names import Address
+from polybus.namespace.source import Delivery
+from polybus.partition.receiving import Peeked
+from polybus.testing.history import DEAD_LETTER_QUEUE, Began, Op
+from polybus.testing.simulation.client import Client
+from polybus.testing.simulation.places import Place, Plan
+from polybus.testing.simulation.receivers import Held, note_delivery, settle
+from polybus.testing.simulation.world import World
+
+CREDIT = 100_000
+SESSION_WAIT_MS = 500
+
+
+async def peek_all(world: World, address: Address) -> list[Peeked]:
+    """Every message of a place, page by page, as a client would look at them (C5)."""
+    namespace = world.namespace
+    entity = namespace.entity(address.entity)
+    found: list[Peeked] = []
+    following = 1
+    while True:
+        page = await operations.peek(namespace, entity, entity.log_id(address), following, 100)
+        if not page:
+            return found
+        found += page
+        following = page[-1].marks.sequence + 1
+
+
+class Drainer(Client):
+    """Completes whatever a place holds, its deferred messages and its dead letters included."""
+
+    deletes = False
+
+    def __init__(self, name: str, world: World, plan: Plan, place: Place) -> None:
+        super().__init__(name, world, plan)
+        self.place = place
+        self.credit = CREDIT
+        self._address = place.address
+        self._recorded = place.name
+
+    async def work(self) -> None:
+        if self.place.options.sessions:
+            await self._drain_sessions()
+        elif not self.place.options.delivers_to:
+            self._receive()
+            await self._drain_deferred()
+        if self._address.sub_queue is None:
+            self.world.go(self._dead_letters().work())
+
+    def _dead_letters(self) -> Drainer:
+        """They come last, for what the others left may still die."""
+        options = replace(self.place.options, sessions=False, delivers_to=())
+        twin = Drainer(f"{self.name}/dead", self.world, self.plan, replace(self.place, options=options))
+        twin._address = self.place.dead_letters
+        twin._recorded = self.place.name + DEAD_LETTER_QUEUE
+        return twin
+
+    def _receive(self) -> None:
+        self.world.namespace.entity(self._address.entity).source(self._address).want(self)
+
+    def deliver(self, delivery: Delivery) -> None:
+        held = Held(self.world.process, self._recorded, self._address, delivery)
+        note_delivery(self.pen, Op.RECEIVE, held)
+        self.world.go(self._complete(held))
+
+    def failed(self, error: Exception) -> None:
+        raise error
+
+    def lock_lost(self) -> None:
+        raise AssertionError("nobody loses a lock once the faults have stopped")
+
+    async def _complete(self, held: Held) -> None:
+        began = self.pen.begin()
+        await settle(self.world, held.delivery, Op.COMPLETE)
+        self.pen.record(Op.COMPLETE, held.name, began=began, **held.fields())
+
+    async def _drain_deferred(self) -> None:
+        numbers = [p.marks.sequence for p in await peek_all(self.world, self._address) if _deferred(p)]
+        namespace = self.world.namespace
+        entity = namespace.entity(self._address.entity)
+        log_id = entity.log_id(self._address)
+        for number in numbers:
+            began = self.pen.begin()
+            work = operations.receive_deferred(namespace, entity, log_id, [number], True, None, self)
+            for delivery in await self.call(work):
+                await self._take_deferred(delivery, began)
+
+    async def _take_deferred(self, delivery: Delivery, began: Began) -> None:
+        held = Held(self.world.process, self._recorded, self._address, delivery)
+        note_delivery(self.pen, Op.RECEIVE_DEFERRED, held, began)
+        await self._complete(held)
+
+    async def _drain_sessions(self) -> None:
+        """Accepts whatever session has something, until none has."""
+        source = self.world.namespace.entity(self.place.address.entity).session_source(self.place.address)
+        while True:
+            began = self.pen.begin()
+            try:
+                held = await self.world.call(source.accept_next(self, SESSION_WAIT_MS))
+            except OperationTimeout:
+                break
+            values = {"session": held.id, "partition": held.partition.index}
+            self.pen.record(Op.SESSION_ACCEPT, self.place.name, began=began, **values)
+            held.receiver = self
+            await held.drained()
+            await self.world.sleep(20)
+            began = self.pen.begin()
+            held.receiver = None
+            held.release()
+            self.pen.record(Op.SESSION_RELEASE, self.place.name, began=began, session=held.id)
+        await self._drain_deferred_sessions()
+
+    async def _drain_deferred_sessions(self) -> None:
+        namespace = self.world.namespace
+        entity = namespace.entity(self.place.address.entity)
+        log_id = entity.log_id(self.place.address)
+        source = entity.session_source(self.place.address)
+        for peeked in [p for p in await peek_all(self.world, self.place.address) if _deferred(p)]:
+            session_id = peeked.message.session_id
+            assert session_id is not None, "it was deferred in a session"
+            began = self.pen.begin()
+            held = await self.call(source.accept(session_id, self))
+            values = {"session": session_id, "partition": held.partition.index}
+            self.pen.record(Op.SESSION_ACCEPT, self.place.name, began=began, **values)
+            began = self.pen.begin()
+            number = peeked.marks.sequence
+            work = operations.receive_deferred(namespace, entity, log_id, [number], True, held, self)
+            for delivery in await self.call(work):
+                await self._take_deferred(delivery, began)
+            began = self.pen.begin()
+            held.release()
+            self.pen.record(Op.SESSION_RELEASE, self.place.name, began=began, session=session_id)
+
+
+def _deferred(peeked: Peeked) -> bool:
+    return peeked.marks.state == STATE_DEFERRED

@@ -1,0 +1,146 @@
+"""One simulation from beginning to end: a seed in, a history and a verdict out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from polybus.errors import BugError, PolybusError
+from polybus.testing.history import History
+from polybus.testing.simulation import nemesis as misfortunes
+from polybus.testing.simulation.client import Client
+from polybus.testing.simulation.ending import Ending
+from polybus.testing.simulation.managers import Manager, Peeker
+from polybus.testing.simulation.nemesis import Nemesis
+from polybus.testing.simulation.places import Plan, make_plan
+from polybus.testing.simulation.receivers import Receiver
+from polybus.testing.simulation.rules_model import RulesModel
+from polybus.testing.simulation.senders import FleetingSender, Sender
+from polybus.testing.simulation.sessions import SessionClient
+from polybus.testing.simulation.states import SessionStates
+from polybus.testing.simulation.transactors import Transactor
+from polybus.testing.simulation.world import World
+from polybus.testing.verifier import Verdict, verify
+
+RUN_SECONDS = 25.0
+"""How long clients and misfortunes have their way: several locks and outages long."""
+
+
+@dataclass
+class Outcome:
+    """What came of one seed. `problems` is empty where all is well."""
+
+    seed: int
+    kinds: list[str]
+    misfortunes: list[str]
+    history: History
+    problems: list[str] = field(default_factory=list)
+    verdict: Verdict | None = None
+    figures: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def clean(self) -> bool:
+        return not self.problems
+
+    def summary(self) -> str:
+        lines = [f"seed {self.seed}: {', '.join(self.kinds)}; misfortunes: {', '.join(self.misfortunes)}"]
+        lines += [f"  {problem}" for problem in self.problems]
+        return "\n".join(lines)
+
+
+def simulate(
+    seed: int,
+    *,
+    seconds: float = RUN_SECONDS,
+    kinds: list[str] | None = None,
+    troubles: list[str] | None = None,
+    shuffle: bool = False,
+) -> Outcome:
+    """Plays a seed. What it would choose by itself can be given: which entities, and what goes wrong."""
+    return Simulation(seed, seconds, kinds, troubles, shuffle).run()
+
+
+class Simulation:
+    def __init__(
+        self, seed: int, seconds: float, kinds: list[str] | None, troubles: list[str] | None, shuffle: bool
+    ) -> None:
+        rng = World(seed, 1).rng("plan")
+        self.world = World(seed, rng.choice((2, 3, 4)), shuffle)
+        self.plan: Plan = make_plan(rng, kinds)
+        self.nemesis = Nemesis(self.world, troubles if troubles is not None else misfortunes.choose(rng))
+        self.states = SessionStates()
+        self.clients = self._clients()
+        self._seconds = seconds
+        self._rng = rng
+
+    def _clients(self) -> list[Client]:
+        world, plan = self.world, self.plan
+        rules = RulesModel(("green",))
+        clients: list[Client] = [Sender(f"sender{index}", world, plan, rules) for index in range(4)]
+        for place in plan.places:
+            if place.options.delivers_to:
+                continue
+            if place.options.sessions:
+                clients += [SessionClient(f"{place.name} {i}", world, plan, place, self.states) for i in range(2)]
+            else:
+                clients.append(Receiver(f"{place.name} locks", world, plan, place, "locks"))
+                clients.append(Transactor(f"{place.name} transactor", world, plan, place))
+                if place.name in ("plain", "last", "clippings"):
+                    clients.append(Receiver(f"{place.name} deletes", world, plan, place, "deletes"))
+            clients.append(Receiver(f"{place.name} dead", world, plan, place, "dead letters"))
+        return [
+            *clients,
+            FleetingSender("fleeting", world, plan),
+            Manager("manager", world, plan, rules),
+            Peeker("peeker", world, plan),
+        ]
+
+    def run(self) -> Outcome:
+        world = self.world
+        kinds = [described.path for described, _ in [*self.plan.queues, *self.plan.topics]]
+        outcome = Outcome(world.seed, kinds, self.nemesis.kinds, world.history)
+        try:
+            self._play(outcome)
+        except (PolybusError, AssertionError, LookupError, TypeError, ValueError, AttributeError) as error:
+            outcome.problems.append(f"{type(error).__name__}: {error}")
+            outcome.error = error  # type: ignore[attr-defined]
+        return outcome
+
+    def _play(self, outcome: Outcome) -> None:
+        self._set_up()
+        working = [self.world.go(client.work()) for client in self.clients]
+        self.nemesis.begin()
+        self.world.run_for(self._seconds)
+        self.nemesis.close()
+        for client in self.clients:
+            client.close()
+        ending = Ending(self.world, self.plan, working)
+        ending.rest()
+        if not ending.findings:
+            self._judge(outcome, ending)
+        outcome.problems += [*ending.findings, *self.states.findings]
+        outcome.problems += [f"reported: {error}" for error in self.world.errors]
+
+    def _set_up(self) -> None:
+        async def set_up() -> None:
+            await self.world.start()
+            bus = self.world.bus
+            assert bus is not None, "nothing goes wrong before it begins"
+            await self.plan.create(self.world.namespace.management, lambda tier: setattr(bus, "tier", tier))
+
+        done = self.world.go(set_up())
+        if not self.world.run_until(lambda: done.settled, 30, 0.05):
+            raise BugError("the namespace cannot be set up")
+
+    def _judge(self, outcome: Outcome, ending: Ending) -> None:
+        drained = ending.drain(self._rng)
+        final = ending.contents()
+        verdict = verify([self.world.history], final)
+        outcome.verdict = verdict
+        outcome.problems += [f"{finding.kind}: {finding}" for finding in verdict.findings]
+        ending.compare(final)
+        ending.audit(drained)
+        outcome.figures = {
+            **verdict.report,
+            "deaths": self.world.deaths,
+            "fences": self.world.fences,
+        }

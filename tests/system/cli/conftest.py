@@ -1,0 +1,25 @@
+"""A data folder with rows of every kind, made once and copied for each test that damages it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.system.cli.small_bus import fill
+
+
+@pytest.fixture(scope="session")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Not to be changed."""
+    data = tmp_path_factory.mktemp("filled")
+    asyncio.run(fill(data))
+    return data
+
+
+@pytest.fixture
+def data(filled: Path, tmp_path: Path) -> Path:
+    """A copy that may be damaged."""
+    return Path(shutil.copytree(filled, tmp_path / "data"))
