@@ -328,3 +328,26 @@ STAGE_MS = 86_400_000
 """A stage that nobody has published by then is an orphan: no batch of a pipeline takes a day."""
 PRODUCER_PAST_QUERIES = 256
 """Queries that a producer's record remembers as fenced; a zombie older than as many takeovers is no worry."""
+CLI_PAGE = 250
+"""Messages that a command asks for at once; the SDK holds them all before it gives the first."""
+EVENTS_KEPT = 1_000_000
+EVENTS_TRIMMED = 100_000
+"""Events that one log of a partition keeps, about 100 bytes each, and how many too many are removed at once."""
+BULK_JSON_BYTES = 1024 * 1024
+"""Body of a request of the bulk API that carries no messages: a thousand numbers, stages or positions fit in it."""
+BULK_STEP_ROWS = 200
+BULK_STEP_BYTES = 512 * 1024
+"""Messages that a bulk read takes in one turn of the loop: a few milliseconds."""
+BULK_BATCH_ROWS = 5_000
+BULK_BATCH_BYTES = 4 * 1024 * 1024
+"""Messages of one Arrow batch: Spark was fastest with 1,000 to 10,000 rows or 4 to 8 MB."""
+BULK_STAGE_BYTES = 64 * 1024 * 1024
+BULK_STAGE_ROWS = 1_000_000
+BULK_STAGE_SECONDS = 300
+BULK_STAGES = 8
+"""One stage request, and how many are read at once: half a gigabyte at most waits to be taken apart."""
+BULK_FRAME_ROWS = 200
+"""Rows that are made into messages in one turn of the loop, and written at once."""
+MOVE_NUMBERS = 1_000
+"""Messages that one move takes by their numbers; they travel in one batch for each partition."""
+EVENTS_PER_READ = 10_000

@@ -27,7 +27,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "runtime": {"errors", "namespace", "store"},
     "provisioning": {*COMMON, "gateway", "namespace"},
 }
-ANYTHING_BUT_CLIENTS = {"node", "testing", "cli"}
+ANYTHING_BUT_CLIENTS = {"__main__", "node", "testing", "cli"}
 CLIENTS = {"spark", "console"}
 CODEC = {"polybus.amqp.codec", "polybus.amqp.types"}
 """All of the AMQP room that the rooms below the gateway may know: how values are written."""

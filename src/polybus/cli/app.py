@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import typer
 
 from polybus.cli import rules
 from polybus.cli.backup import backup
 from polybus.cli.check import check
+from polybus.cli.client import client_command
 from polybus.cli.entities import QUEUE, SUBSCRIPTION, TOPIC, entity_commands
+from polybus.cli.export import export
+from polybus.cli.health import healthcheck, version
+from polybus.cli.overview import partitions, stores
+from polybus.cli.receive import peek, receive
+from polybus.cli.send import send
 from polybus.cli.serve import serve
 
 app = typer.Typer(
@@ -19,12 +27,16 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(serve)
-app.command()(check)
-app.command()(backup)
+_CLIENTS: tuple[Callable[..., None], ...] = (send, receive, peek, partitions, stores, export, healthcheck)
+for _work in _CLIENTS:
+    app.command()(client_command(_work))
 app.add_typer(entity_commands(QUEUE), name="queue")
 app.add_typer(entity_commands(TOPIC), name="topic")
 app.add_typer(entity_commands(SUBSCRIPTION), name="subscription")
 app.add_typer(rules.app, name="rule")
+app.command()(check)
+app.command()(backup)
+app.command()(version)
 
 
 @app.callback()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -61,6 +62,9 @@ class Client:
 
             options["transport"] = PlainHttp(**options)
         made = ServiceBusAdministrationClient.from_connection_string(self.endpoint.connection, **options)
+        # Whoever says --insecure need not be told at every request.
+        self._open.enter_context(warnings.catch_warnings())
+        warnings.filterwarnings("ignore", message="Unverified HTTPS request")
         return self._open.enter_context(made)
 
     @functools.cached_property

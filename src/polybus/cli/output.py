@@ -19,7 +19,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from polybus.errors import BusError, PolybusError
-from polybus.gateway.durations import duration_text
+from polybus.gateway.durations import INFINITE_MS, duration_text
+from polybus.namespace.timespan import INFINITE_DAYS
 
 REFUSED: Final = 1
 USAGE: Final = 2
@@ -73,10 +74,16 @@ def console() -> Console:
     return made if made.is_terminal else Console(highlight=False, width=200)
 
 
+_NEVER: Final = (duration_text(INFINITE_MS), "0001-01-01T00:00:00+00:00", "0001-01-01T00:00:00")
+"""How the cloud writes durations without end, and times that have not come yet."""
+
+
 def _cell(value: object) -> str:
     shown = plain(value)
     if shown is None:
         return "-"
+    if shown in _NEVER:
+        return "never"
     if isinstance(shown, bool):
         return "yes" if shown else "no"
     if isinstance(shown, int):
@@ -87,7 +94,8 @@ def _cell(value: object) -> str:
 def plain(value: Any) -> Any:
     """A value as JSON has it: durations and times in ISO 8601, bytes as text where they are text."""
     if isinstance(value, datetime.timedelta):
-        return duration_text(value // datetime.timedelta(milliseconds=1))
+        ms = value // datetime.timedelta(milliseconds=1)
+        return duration_text(INFINITE_MS if value.days >= INFINITE_DAYS else ms)
     if isinstance(value, datetime.datetime):
         return value.isoformat()
     if isinstance(value, bytes):

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
+from html import unescape
 from typing import Any
 
 from polybus.cli.output import REFUSED, UNREACHABLE, USAGE, Failure
 
 _LONGEST = 600
+_DETAIL = re.compile(r"<Detail>(.*?)</Detail>", re.DOTALL)
 
 
 def sdk_failure(error: Exception, authority: str) -> Failure | None:
@@ -22,10 +24,6 @@ def sdk_failure(error: Exception, authority: str) -> Failure | None:
     bus: Any = sys.modules.get("azure.servicebus.exceptions")
     if bus is not None and isinstance(error, bus.ServiceBusConnectionError | bus.ServiceBusCommunicationError):
         return _unreachable(text, authority)
-    if bus is not None and isinstance(error, bus.ServiceBusError):
-        if isinstance(error, bus.OperationTimeoutError) and "onnect" in text:
-            return _unreachable(text, authority)
-        return Failure(text, REFUSED)
     return Failure(text, REFUSED)
 
 
@@ -38,10 +36,18 @@ def _unreachable(text: str, authority: str) -> Failure:
 
 
 def _text(error: Exception) -> str:
-    """The first sentence or so: the SDK adds the whole response, several times."""
+    """What the bus itself said where it answered; else the SDK's first sentence or so."""
     text = str(getattr(error, "message", None) or error)
-    detail = re.search(r"<Detail>(.*?)</Detail>", text, re.DOTALL)
+    detail = _DETAIL.search(_answer(error)) or _DETAIL.search(text)
     if detail is not None:
-        text = detail[1]
+        text = unescape(detail[1])
     text = re.split(r"\s+(?:Error condition:|Content:|Status Code:)", text, maxsplit=1)[0]
     return text[:_LONGEST].strip() or type(error).__name__
+
+
+def _answer(error: Exception) -> str:
+    response: Any = getattr(error, "response", None)
+    try:
+        return str(response.text()) if response is not None else ""
+    except (ValueError, AttributeError):
+        return ""

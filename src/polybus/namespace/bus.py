@@ -13,6 +13,7 @@ from secrets import token_bytes
 from polybus.clock import Clock
 from polybus.errors import ConfigError, PolybusError, ServerBusy
 from polybus.namespace import catalogue as records
+from polybus.namespace.auditing import Auditing
 from polybus.namespace.catalogue import Catalogue, Changes, decode
 from polybus.namespace.cursors import Cursors
 from polybus.namespace.entity import Entity
@@ -56,6 +57,7 @@ class Bus:
         self.recovery = Recovery(self)
         self.cursors = Cursors(self)
         self.publishing = Publishing(self)
+        self.auditing = Auditing(self)
         self.on_error: Callable[[PolybusError], None] | None = None
         self._absent: dict[bytes, StoreHost] = {}
         catalogue.loop = loop
@@ -75,6 +77,7 @@ class Bus:
         await self._load(names)
         await self.cursors.load()
         await self.publishing.load()
+        await self.auditing.load()
         for store in self.stores:
             store.on_opened = self._store_opened
             if store.available:
@@ -178,6 +181,7 @@ class Bus:
             namespace.delete_idle()
         self.cursors.enforce()
         self.publishing.sweep()
+        self.auditing.trim()
 
     # Partitions
 

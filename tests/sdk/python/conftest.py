@@ -1,4 +1,4 @@
-"""One real server for the whole folder, the unmodified official SDK against it."""
+"""The unmodified official SDK against real servers: one for the table of behaviours, one whose clock is moved."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import pytest
 from azure.servicebus.management import ServiceBusAdministrationClient
 
 from polybus.testing.server import ServerProcess
+from tests.sdk.python.bus import admin_client
+from tests.sdk.python.runner import Runner
 
 
 @pytest.fixture(scope="session")
@@ -20,8 +22,18 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 @pytest.fixture(scope="session")
 def admin(server: ServerProcess) -> Iterator[ServiceBusAdministrationClient]:
-    client = ServiceBusAdministrationClient.from_connection_string(
-        server.admin_connection_string, connection_verify=str(server.authority)
-    )
-    with client:
+    with admin_client(server) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def perform(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runner]:
+    """Runs a behaviour; those that were selected are under way before anybody asks."""
+    selected = []
+    for item in request.session.items:
+        callspec = getattr(item, "callspec", None)
+        if callspec is not None and "behaviour" in callspec.params and not callspec.params["behaviour"].missing:
+            selected.append((callspec.params["behaviour"], callspec.params["kind"]))
+    runner = Runner(tmp_path_factory.mktemp("table"), selected)
+    yield runner
+    runner.stop()

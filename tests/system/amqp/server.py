@@ -101,6 +101,24 @@ class Server:
             "UseDevelopmentEmulator=true"
         )
 
+    def advance(self, seconds: float) -> None:
+        """Moves the bus's clock; whatever becomes due happens before this returns."""
+
+        def move() -> None:
+            self.clock.advance(int(seconds * 1000))
+            self.bus.clock_moved()
+
+        self.do(move)
+
+    def drop_connections(self, besides: int) -> None:
+        """Cuts the newest connections, as a network would, and leaves the oldest ones."""
+
+        def cut() -> None:
+            for connection in list(self.gateway.connections)[besides:]:
+                connection.transport.abort()
+
+        self.do(cut)
+
     def stop(self) -> None:
         self.call(self._stop)
         self.loop.call_soon_threadsafe(self.loop.stop)

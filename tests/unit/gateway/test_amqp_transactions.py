@@ -8,7 +8,17 @@ import pytest
 
 from polybus import limits
 from polybus.amqp.codec import encode
-from polybus.amqp.outcomes import ACCEPTED, AmqpError, DeliveryState, Modified, Rejected, Released, TransactionalState
+from polybus.amqp.outcomes import (
+    ACCEPTED,
+    AmqpError,
+    Declare,
+    DeliveryState,
+    Modified,
+    Rejected,
+    Released,
+    TransactionalState,
+)
+from polybus.amqp.terminus import Coordinator, Source
 from polybus.amqp.types import Described, Symbol
 from polybus.gateway.amqp_batch import BATCH_FORMAT
 from tests.unit.gateway.amqp_kit import Client, Got, SimBus, rejection, text, value
@@ -26,10 +36,6 @@ def sim() -> SimBus:
     sim.queue("pd", enable_partitioning=True, requires_duplicate_detection=True)
     sim.queue("other")
     return sim
-
-
-class Work(Client):
-    """A client with a coordinator on a session of its own, as .NET has it."""
 
 
 @pytest.fixture
@@ -319,7 +325,7 @@ class TestTheirEnd:
         coordinator, sender = control(client), client.sender("q")
         txn_id = declare(client, coordinator)
         send(client, sender, txn_id, text("m"))
-        client.run(limits.TRANSACTION_MS / 1000 + 1) if False else sim.loop.run_for(limits.TRANSACTION_MS / 1000 + 1)
+        sim.loop.run_for(limits.TRANSACTION_MS / 1000 + 1)
         assert refused(send(client, sender, txn_id, text("m"))).startswith("amqp:transaction:")
         assert refused(discharge(client, coordinator, txn_id)).startswith("amqp:transaction:")
         assert active(sim, "q") == 0
@@ -352,16 +358,12 @@ class TestTheirEnd:
         monkeypatch.setattr("polybus.gateway.amqp_transactions.AMQP_TRANSACTIONS_PER_CONNECTION", 3)
         coordinator = control(client)
         ids = [declare(client, coordinator) for _ in range(3)]
-        from polybus.amqp.outcomes import Declare
-
         state = client.outcome(coordinator, value(Declare().described()), 9)
         assert refused(state) == "amqp:resource-limit-exceeded"
         discharge(client, coordinator, ids[0])
         declare(client, coordinator)
 
     def test_a_token_must_have_been_shown(self, sim: SimBus) -> None:
-        from polybus.amqp.terminus import Coordinator, Source
-
         client = Client(sim).sasl("ANONYMOUS").opened()
         client.attach(False, Source("x"), Coordinator())
         assert client.expect_refused()[0] == "amqp:unauthorized-access"

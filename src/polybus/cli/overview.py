@@ -1,0 +1,87 @@
+"""`polybus partitions` and `polybus stores`: where everything lies, how much of it, and how it is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from polybus.cli.client import Client
+
+_BAR = 24
+_SLIVERS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
+
+
+def partitions(
+    client: Client,
+    entity: Annotated[str, typer.Argument(help="A queue or a topic.", show_default=False)],
+    subscription: Annotated[str | None, typer.Option(help="Count only this subscription of the topic.")] = None,
+) -> None:
+    """Shows an entity's partitions: the store of each, its messages, its health, and how even the spread is."""
+    query = {} if subscription is None else {"subscription": subscription}
+    data = client.get_json(f"/$polybus/partitions/{quote(entity)}", **query)
+    if client.out.as_json:
+        client.out.json(data)
+        return
+    most = max((each["counts"]["total"] for each in data["partitions"]), default=0)
+    rows = [_partition_row(each, most) for each in data["partitions"]]
+    columns = (
+        "#partition",
+        "store",
+        "health",
+        "#active",
+        "#dead letters",
+        "#scheduled",
+        "#total",
+        "#bytes",
+        "spread",
+    )
+    client.out.table(f"{data['name']}: {data['kind']}, {data['availability'].lower()}", columns, rows)
+
+
+def _partition_row(partition: dict[str, Any], most: int) -> tuple[object, ...]:
+    counts = partition["counts"]
+    health = "ok" if partition["available"] else partition["problem"] or "unavailable"
+    return (
+        partition["index"],
+        partition["store"],
+        health,
+        counts["active"],
+        counts["dead_letter"],
+        counts["scheduled"],
+        counts["total"],
+        counts["size_bytes"],
+        bar(counts["total"], most),
+    )
+
+
+def bar(part: int, most: int) -> str:
+    """A bar as long as the part is of the most; at least a sliver where there is anything."""
+    if part <= 0 or most <= 0:
+        return ""
+    eighths = max(round(part * _BAR * 8 / most), 1)
+    return "█" * (eighths // 8) + _SLIVERS[eighths % 8]
+
+
+def stores(client: Client) -> None:
+    """Shows the messaging stores: their state, their partitions, their free space."""
+    data = client.get_json("/$polybus/stores")
+    if client.out.as_json:
+        client.out.json(data)
+        return
+    rows = [
+        (
+            each["url"],
+            each["state"] + (", full" if each["full"] else "") + (", unsafe" if each["unsafe"] else ""),
+            each["partitions"],
+            each["free_bytes"],
+            each["commits"],
+            each["commit_failures"],
+            each["last_error"],
+        )
+        for each in data["stores"]
+    ]
+    client.out.table(
+        "", ("store", "state", "#partitions", "#free bytes", "#commits", "#failures", "last error"), rows
+    )

@@ -1,0 +1,176 @@
+"""Arrow's streaming format, both ways; the only file that knows pyarrow, and only when somebody asks for Arrow.
+
+A stream of ours ends with an empty batch whose metadata says up to where it is complete: a stream that breaks off
+has none. A stream of theirs is looked at before it is believed: what is compressed, or longer than it says, is
+refused before memory is taken for it.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Iterator
+from typing import Any
+
+from polybus import limits
+from polybus.errors import ArgumentError, NotImplementedByBus
+from polybus.gateway.http_rows import BINARY, INT, LONG, MAP, READ_COLUMNS, TEXT, TIME
+
+ARROW_TYPE = "application/vnd.apache.arrow.stream"
+END_KEY = b"polybus.end"
+"""Name of the metadata, on the last batch, that tells how a read ended."""
+INSTALL = "Arrow is not installed on this bus: pip install 'polybus[arrow]'"
+
+
+def pyarrow() -> Any:
+    """The library; NotImplementedByBus where it is not installed."""
+    try:
+        import pyarrow
+        import pyarrow.ipc
+    except ImportError:
+        raise NotImplementedByBus(INSTALL) from None
+    return pyarrow
+
+
+class ArrowWriter:
+    """Columns to the bytes of a stream, batch by batch."""
+
+    def __init__(self, columns: list[str]) -> None:
+        self._pa = pyarrow()
+        kinds = _arrow_kinds(self._pa)
+        self._schema = self._pa.schema([(name, kinds[READ_COLUMNS[name][0]]) for name in columns])
+        self._sink = _Sink()
+        self._writer = self._pa.ipc.new_stream(self._sink, self._schema)
+
+    def batch(self, columns: dict[str, list[object]]) -> bytes:
+        """The next batch."""
+        arrays = [self._array(name, values) for name, values in columns.items()]
+        self._writer.write_batch(self._pa.record_batch(arrays, schema=self._schema))
+        return self._sink.take()
+
+    def _array(self, name: str, values: list[object]) -> Any:
+        kind = READ_COLUMNS[name][0]
+        if kind == TIME:
+            values = [None if value is None else value * 1000 for value in values]  # type: ignore[operator]
+        elif kind == MAP:
+            values = [list(value.items()) for value in values]  # type: ignore[attr-defined]
+        return self._pa.array(values, type=self._schema.field(name).type)
+
+    def end(self, summary: dict[str, object]) -> bytes:
+        """The empty batch that ends the stream, and says how."""
+        empty = self._pa.record_batch([[] for _ in self._schema], schema=self._schema)
+        self._writer.write_batch(empty, custom_metadata={END_KEY: json.dumps(summary).encode()})
+        self._writer.close()
+        return self._sink.take()
+
+
+class _Sink:
+    """A file that is emptied as it is written."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def write(self, data: Any) -> int:
+        part = bytes(data)
+        self._parts.append(part)
+        return len(part)
+
+    def flush(self) -> None: ...
+
+    def close(self) -> None: ...
+
+    def take(self) -> bytes:
+        parts, self._parts = self._parts, []
+        return b"".join(parts)
+
+
+def _arrow_kinds(pa: Any) -> dict[str, Any]:
+    return {
+        INT: pa.int32(),
+        LONG: pa.int64(),
+        TEXT: pa.string(),
+        TIME: pa.timestamp("us", tz="UTC"),
+        BINARY: pa.binary(),
+        MAP: pa.map_(pa.string(), pa.string()),
+    }
+
+
+class ArrowReader:
+    """The rows of a stream that a client sent."""
+
+    def __init__(self, body: bytes) -> None:
+        self._pa = pyarrow()
+        try:
+            _refuse_compression(self._pa, body)
+            self._reader = self._pa.ipc.open_stream(self._pa.BufferReader(body))
+        except (self._pa.ArrowException, OSError, ValueError, struct.error, IndexError) as error:
+            raise _unreadable(error) from None
+        self.names: list[str] = list(self._reader.schema.names)
+        if len(set(self.names)) != len(self.names):
+            raise ArgumentError("A column of the Arrow stream comes twice.")
+
+    def frames(self, rows: int) -> Iterator[list[dict[str, Any]]]:
+        """Rows as dictionaries, so many at a time."""
+        count = 0
+        try:
+            for batch in self._reader:
+                count += batch.num_rows
+                if count > limits.BULK_STAGE_ROWS:
+                    raise ArgumentError(f"A stage may have {limits.BULK_STAGE_ROWS} rows.")
+                batch.validate(full=True)
+                for start in range(0, batch.num_rows, rows):
+                    yield batch.slice(start, rows).to_pylist()
+        except (self._pa.ArrowException, OSError, ValueError, OverflowError) as error:
+            raise _unreadable(error) from None
+
+
+def _unreadable(error: Exception) -> ArgumentError:
+    return ArgumentError(f"The Arrow stream cannot be read: {str(error)[:200]}")
+
+
+def _refuse_compression(pa: Any, body: bytes) -> None:
+    """Raises where a batch is compressed: a few bytes could then stand for gigabytes."""
+    messages = pa.ipc.MessageReader.open_stream(pa.BufferReader(body))
+    while True:
+        try:
+            message = messages.read_next_message()
+        except StopIteration:
+            return
+        if message.type != "schema" and _has_compression(bytes(message.metadata), message.type):
+            raise ArgumentError("A compressed Arrow stream is not accepted.")
+
+
+_HEADER, _COMPRESSION, _DATA = 2, 3, 1
+"""Places of fields in the tables of Arrow's Message.fbs: Message.header, RecordBatch.compression,
+DictionaryBatch.data."""
+
+
+def _has_compression(metadata: bytes, kind: str) -> bool:
+    root = struct.unpack_from("<I", metadata, 0)[0]
+    header = _table_at(metadata, root, _HEADER)
+    if kind == "dictionary":
+        header = _table_at(metadata, header, _DATA)
+    return _field_at(metadata, header, _COMPRESSION) != 0
+
+
+def _table_at(data: bytes, table: int, field: int) -> int:
+    """Where the table begins that a field of a table points to."""
+    at = _field_at(data, table, field)
+    if at == 0:
+        raise ValueError("a message of the stream has no content")
+    return at + int(struct.unpack_from("<I", data, at)[0])
+
+
+def _field_at(data: bytes, table: int, field: int) -> int:
+    """Where a field of a table of flatbuffers lies; 0 where the table does not have it."""
+    vtable = table - struct.unpack_from("<i", data, table)[0]
+    if vtable < 0:
+        raise ValueError("a message of the stream points outside of itself")
+    size = struct.unpack_from("<H", data, vtable)[0]
+    place = 4 + 2 * field
+    if place + 2 > size:
+        return 0
+    offset = int(struct.unpack_from("<H", data, vtable + place)[0])
+    return table + offset if offset else 0
