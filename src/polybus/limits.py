@@ -253,6 +253,10 @@ AMQP_UNSENT_BYTES = 512 * 1024
 """Unsent bytes of one connection above which its receivers wait; with one turn's bytes it stays below 1 MB."""
 AMQP_UNANSWERED_BYTES = 4 * 1024 * 1024
 """Bytes of sends that wait for their commit; above it the socket is not read, since Python ignores credit."""
+AMQP_UNSETTLED_DELIVERIES = 10_000
+"""Messages that a receiving link may hold without having decided on them; past that it gets no more until it has."""
+AMQP_RECEIVERS_PER_ENTITY = 5_000
+"""Receiving links of one queue or topic: the cloud service's quota of concurrent receives."""
 AMQP_PEEKED_MESSAGES = 4_096
 """Messages of one peek; 256 KiB of the smallest possible messages are not more."""
 AMQP_SESSIONS_LISTED = 1_000
@@ -351,3 +355,20 @@ BULK_FRAME_ROWS = 200
 MOVE_NUMBERS = 1_000
 """Messages that one move takes by their numbers; they travel in one batch for each partition."""
 EVENTS_PER_READ = 10_000
+
+# --- spark: the pipeline's own patience ---
+SPARK_REQUEST_SECONDS = 60
+"""For one answer, or the next bytes of one; a bus that is silent for longer is not there."""
+SPARK_RETRY_SECONDS = 30
+"""How long a request is repeated while the bus is away; Spark then repeats the task, which helps with nothing else."""
+SPARK_RETRY_PAUSE_SECONDS = 0.1
+SPARK_RETRY_PAUSE_SECONDS_MAX = 2.0
+SPARK_LEASE_SECONDS = 60
+"""A driver that dies without a word blocks another query from its cursor for so long; it renews three times in it."""
+SPARK_STAGE_BYTES = 8 * 1024 * 1024
+SPARK_STAGE_ROWS = 20_000
+"""Rows of one stage request: the bus holds a request in memory, and eight of them at once."""
+SPARK_PUBLISH_STAGES = 2_000
+"""Stages that one epoch may have: about 300 bytes each, in one request of at most a megabyte."""
+SPARK_SHOWN_ROW_CHARACTERS = 500
+"""Of a row that cannot be a message, in the error that says so."""

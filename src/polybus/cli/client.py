@@ -70,14 +70,15 @@ class Client:
     @functools.cached_property
     def messaging(self) -> Any:
         """The SDK's client for messages."""
-        from azure.servicebus import ServiceBusClient
+        from azure.servicebus import ServiceBusClient, TransportType
 
-        options: dict[str, Any] = {"retry_total": CLI_RETRIES, "socket_timeout": CLI_CONNECT_SECONDS}
+        options: dict[str, Any] = {"retry_total": CLI_RETRIES}
         if self.endpoint.tls:
             options["ssl_context"] = self.endpoint.ssl_context()
             if self.endpoint.port is not None:
                 # The SDK drops a port where it speaks TLS, except in an endpoint of one's own.
                 options["custom_endpoint_address"] = f"sb://{self.endpoint.authority}"
+                options["transport_type"] = TransportType.Amqp
         made = ServiceBusClient.from_connection_string(self.endpoint.connection, **options)
         return self._open.enter_context(made)
 

@@ -6,13 +6,13 @@ import datetime
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import typer
 
 from polybus.cli.client import Client
 from polybus.cli.entity_options import sdk_name, settable
 from polybus.cli.output import Failure, plain
+from polybus.cli.overview import partitions_path
 from polybus.gateway.config_dump import declared_subscription, dump
 from polybus.gateway.config_model import ConfigFile, NamespaceConfig, TopicConfig
 from polybus.limits import PARTITIONS_STANDARD
@@ -26,14 +26,13 @@ from polybus.namespace.description import (
     SubscriptionDescription,
     TopicDescription,
 )
-from polybus.namespace.names import parse_forward_target
+from polybus.namespace.names import Address, parse_forward_target
 from polybus.namespace.properties import Property, Shape
 from polybus.namespace.rule_description import (
     CORRELATION_FIELDS,
-    FALSE_FILTER,
-    TRUE_FILTER,
     CorrelationFilterDescription,
     FilterDescription,
+    FilterKind,
     RuleDescription,
     SqlActionDescription,
     SqlFilterDescription,
@@ -96,7 +95,7 @@ class _Export:
 
     def _partitions(self, name: str) -> int:
         try:
-            return len(self._client.get_json(f"/$polybus/partitions/{quote(name)}")["partitions"])
+            return len(self._client.get_json(partitions_path(Address(name)))["partitions"])
         except (Failure, ValueError, KeyError):
             return PARTITIONS_STANDARD  # another service than ours, which has always as many
 
@@ -139,12 +138,18 @@ def _rule(rule: Any) -> RuleDescription:
     return RuleDescription(name=rule.name, filter=_filter(rule.filter), action=action)
 
 
+_SQL_KINDS = {
+    "TrueRuleFilter": FilterKind.TRUE,
+    "FalseRuleFilter": FilterKind.FALSE,
+    "SqlRuleFilter": FilterKind.SQL,
+}
+
+
 def _filter(found: Any) -> FilterDescription:
-    kind = type(found).__name__
-    if kind in ("TrueRuleFilter", "FalseRuleFilter"):
-        return TRUE_FILTER if kind == "TrueRuleFilter" else FALSE_FILTER
-    if kind == "SqlRuleFilter":
-        return SqlFilterDescription(expression=found.sql_expression, parameters=_typed(found.parameters))
+    kind = _SQL_KINDS.get(type(found).__name__)
+    if kind is not None:
+        expression, parameters = found.sql_expression, _typed(found.parameters)
+        return SqlFilterDescription(kind=kind, expression=expression, parameters=parameters)
     fields = {attribute: getattr(found, attribute) for _, attribute in CORRELATION_FIELDS}
     return CorrelationFilterDescription(**fields, properties=_typed(found.properties))
 

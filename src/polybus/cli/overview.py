@@ -8,6 +8,7 @@ from urllib.parse import quote
 import typer
 
 from polybus.cli.client import Client
+from polybus.namespace.names import Address, parse_address
 
 _BAR = 24
 _SLIVERS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
@@ -19,8 +20,7 @@ def partitions(
     subscription: Annotated[str | None, typer.Option(help="Count only this subscription of the topic.")] = None,
 ) -> None:
     """Shows an entity's partitions: the store of each, its messages, its health, and how even the spread is."""
-    query = {} if subscription is None else {"subscription": subscription}
-    data = client.get_json(f"/$polybus/partitions/{quote(entity)}", **query)
+    data = client.get_json(partitions_path(Address(parse_address(entity).entity, subscription)))
     if client.out.as_json:
         client.out.json(data)
         return
@@ -38,6 +38,10 @@ def partitions(
         "spread",
     )
     client.out.table(f"{data['name']}: {data['kind']}, {data['availability'].lower()}", columns, rows)
+
+
+def partitions_path(address: Address) -> str:
+    return f"/$polybus/entities/{quote(address.path, safe='')}/partitions"
 
 
 def _partition_row(partition: dict[str, Any], most: int) -> tuple[object, ...]:

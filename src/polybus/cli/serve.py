@@ -14,7 +14,7 @@ import typer
 
 import polybus
 from polybus.cli.logs import configure_logs
-from polybus.errors import PolybusError
+from polybus.errors import ConfigError, PolybusError
 from polybus.gateway.config_file import load
 from polybus.namespace.description import AccessRight, AuthorizationRule
 from polybus.namespace.tiers import tier_named
@@ -112,16 +112,16 @@ def serve(
 def _check_profile(options: Options, profile: Profile, clock: ClockKind) -> None:
     if profile is Profile.PRODUCTION:
         if not options.keys:
-            raise typer.BadParameter("the production profile needs --key NAME=KEY[:Send,Listen,Manage]")
+            raise ConfigError("the production profile needs --key NAME=KEY[:Send,Listen,Manage]")
         if clock is ClockKind.MOVABLE:
-            raise typer.BadParameter("the production profile has no movable clock")
+            raise ConfigError("the production profile has no movable clock")
 
 
 def parse_key(text: str) -> AuthorizationRule:
     """NAME=KEY[:Send,Listen,Manage]; a key may hold colons, so only known words after the last one are rights."""
     name, equals, rest = text.partition("=")
     if not equals or not name or not rest:
-        raise typer.BadParameter("a key is NAME=KEY or NAME=KEY:Send,Listen,Manage")
+        raise ConfigError("a key is NAME=KEY or NAME=KEY:Send,Listen,Manage")
     rights: tuple[AccessRight, ...] = ALL_RIGHTS
     value, colon, words = rest.rpartition(":")
     known = {right.value.lower(): right for right in AccessRight}

@@ -14,7 +14,14 @@ from polybus.amqp.link import Link
 from polybus.amqp.outgoing import OutgoingLink
 from polybus.amqp.performatives import Attach
 from polybus.amqp.terminus import Coordinator
-from polybus.errors import ArgumentError, InvalidOperation, NotImplementedByBus, PolybusError, Unauthorized
+from polybus.errors import (
+    ArgumentError,
+    InvalidOperation,
+    NotImplementedByBus,
+    PolybusError,
+    QuotaExceeded,
+    Unauthorized,
+)
 from polybus.gateway.amqp_addresses import Place, address_of, parsed, session_filter, uri_of
 from polybus.gateway.amqp_cbs import CBS, TokenLink
 from polybus.gateway.amqp_coordinator import CoordinatorLink
@@ -25,6 +32,7 @@ from polybus.gateway.amqp_requests import ANY_RIGHT, ReplyLink
 from polybus.gateway.amqp_send import TRANSFER_DESTINATION, SendLink
 from polybus.gateway.amqp_session_receive import SessionReceiveLink
 from polybus.gateway.sas import Rights, scope_of
+from polybus.limits import AMQP_RECEIVERS_PER_ENTITY
 from polybus.namespace.names import Address
 
 if TYPE_CHECKING:
@@ -132,6 +140,8 @@ def _attach_receiver(endpoint: AmqpEndpoint, link: OutgoingLink, attach: Attach)
     place = _place(endpoint, address, Rights.LISTEN)
     place.entity.log_id(address)
     place.entity.check_receivable(address)
+    if place.entity.receivers >= AMQP_RECEIVERS_PER_ENTITY:
+        raise QuotaExceeded(f"'{place.path}' has {AMQP_RECEIVERS_PER_ENTITY} receivers, and may not have more.")
     wanted = session_filter(attach.source)
     if place.entity.requires_session(address):
         if wanted is None:

@@ -6,6 +6,7 @@ from typing import Final
 
 from polybus.amqp.codec import decode, skip
 from polybus.errors import ProtocolError, QuotaExceeded
+from polybus.gateway.amqp_sections import client_message
 from polybus.limits import AMQP_BATCH_MESSAGES
 from polybus.message.message import DATA, Message
 
@@ -28,5 +29,5 @@ def batch_messages(payload: bytes) -> list[Message]:
             raise ProtocolError("amqp:decode-error", "a batch holds its messages in data sections")
         if len(messages) == AMQP_BATCH_MESSAGES:
             raise QuotaExceeded(f"A batch may have {AMQP_BATCH_MESSAGES} messages.")
-        messages.append(Message(value))
+        messages.append(client_message(value))
     return messages

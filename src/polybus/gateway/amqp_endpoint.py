@@ -28,7 +28,7 @@ from polybus.amqp.events import (
     SessionBegun,
 )
 from polybus.amqp.outcomes import AmqpError
-from polybus.amqp.sasl import AUTH, OK, plain_credentials
+from polybus.amqp.sasl import AUTH, OK
 from polybus.amqp.states import CLOSED
 from polybus.amqp.types import Symbol
 from polybus.clock import Clock
@@ -37,6 +37,7 @@ from polybus.gateway.amqp_access import Access
 from polybus.gateway.amqp_attach import attach_link
 from polybus.gateway.amqp_errors import amqp_error, new_tracking_id
 from polybus.gateway.amqp_link_end import LinkEnd, SessionLinks
+from polybus.gateway.amqp_login import log_in
 from polybus.gateway.amqp_requests import ReplyLink
 from polybus.gateway.amqp_transactions import ClientTransactions
 from polybus.gateway.gateway import Gateway
@@ -47,7 +48,6 @@ log = logging.getLogger(__name__)
 
 _CONFIG: Final = ConnectionConfig(f"polybus_{uuid4().hex}", properties={Symbol("product"): "Polybus"})
 _numbers: Final = itertools.count(1)
-_CBS_MECHANISMS: Final = ("MSSBCBS", "ANONYMOUS")
 _QUIET: Final = ("amqp:connection:forced", "amqp:unauthorized-access", "amqp:resource-limit-exceeded")
 """Conditions with which connections end in the course of things."""
 
@@ -146,9 +146,11 @@ class AmqpEndpoint:
             if not self.access.granted:
                 self._close(Unauthorized("No token was shown in time."))
         expiry_ms = self.access.next_expiry_ms
-        if expiry_ms is not None and now_ms >= expiry_ms and self.access.expire(now_ms):
-            for end in self._ends():
+        expired = expiry_ms is not None and now_ms >= expiry_ms and self.access.expire(now_ms)
+        for end in self._ends():
+            if expired:
                 end.tokens_expired()
+            end.tick()
         self.wake()
 
     @property
@@ -300,25 +302,16 @@ class AmqpEndpoint:
         if isinstance(event, SessionBegun):
             event.session.context = SessionLinks()
         elif isinstance(event, SaslInit):
-            self._log_in(event)
+            welcome = log_in(self.gateway, self.access, event)
+            if not welcome:
+                log.info("a login with %s was refused", event.mechanism, extra={"connection": self.id})
+            self.handle(self.connection.sasl_outcome(OK if welcome else AUTH))
         elif isinstance(event, Opened):
             self._on_opened(event)
         elif isinstance(event, Closed):
             if event.error is not None:
                 self._report_end(event.error)
             self._forget()
-
-    def _log_in(self, event: SaslInit) -> None:
-        welcome = event.mechanism in _CBS_MECHANISMS
-        if event.mechanism == "PLAIN":
-            given = plain_credentials(event.initial_response)
-            try:
-                if given is not None:
-                    self.access.login = self.gateway.check_password(given[0], given[1])
-                    welcome = True
-            except Unauthorized as error:
-                log.info("a login was refused: %s", error, extra={"connection": self.id})
-        self.handle(self.connection.sasl_outcome(OK if welcome else AUTH))
 
     def _on_opened(self, event: Opened) -> None:
         gateway = self.gateway

@@ -93,6 +93,9 @@ class LinkEnd:
     def resume(self) -> None:
         """What was paused may go on."""
 
+    def tick(self) -> None:
+        """Some time has passed: a look at what only time can change."""
+
     # What happens elsewhere
 
     def entity_changed(self) -> None:

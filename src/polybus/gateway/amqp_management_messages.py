@@ -12,6 +12,7 @@ from polybus.amqp.types import AmqpArray, Int, Timestamp
 from polybus.errors import ArgumentError, ArgumentOutOfRange, InvalidOperation, NotImplementedByBus
 from polybus.gateway.amqp_call import Answer, Call, nothing
 from polybus.gateway.amqp_properties import check_properties
+from polybus.gateway.amqp_sections import client_message
 from polybus.gateway.amqp_settling import Decision, count, properties_of, settle
 from polybus.limits import AMQP_DELETED_PREMIUM, AMQP_DELETED_STANDARD, AMQP_PEEKED_MESSAGES
 from polybus.message.message import Message
@@ -171,7 +172,7 @@ def _scheduled(item: object) -> Message:
     encoded = item.get("message") if isinstance(item, dict) else None
     if not isinstance(encoded, bytes):
         raise ArgumentError("A message to be scheduled is not an encoded message.")
-    return Message(encoded)
+    return client_message(encoded)
 
 
 async def cancel_scheduled(call: Call) -> Answer:

@@ -18,6 +18,7 @@ from polybus.amqp.outgoing import OutgoingLink
 from polybus.errors import PolybusError
 from polybus.gateway.amqp_addresses import Place
 from polybus.gateway.amqp_settling import SettlingLink
+from polybus.limits import AMQP_UNSETTLED_DELIVERIES
 from polybus.message.rendering import render
 from polybus.namespace.promise import Promise
 from polybus.namespace.source import Delivery, Source, give_back
@@ -85,7 +86,24 @@ class ReceivingLink(SettlingLink):
             self.drained().then(self._on_drained)
 
     def _stuck(self) -> bool:
-        return self.endpoint.blocked or self.endpoint.stopping or bool(self.link.session.waiting)
+        if self.endpoint.blocked or self.endpoint.stopping or self.link.session.waiting:
+            return True
+        return self.link.unsettled >= AMQP_UNSETTLED_DELIVERIES and self._overfull()
+
+    def _overfull(self) -> bool:
+        """Whether the client holds too much; what it has lost the lock of is forgotten first."""
+        session = self.link.session
+        for key, outgoing in list(session.unsettled.items()):
+            held = outgoing.context
+            if outgoing.link is self.link and isinstance(held, Delivery) and held.entry.lock != held.lock:
+                del session.unsettled[key]
+                self.link.unsettled -= 1
+        self.full = self.link.unsettled >= AMQP_UNSETTLED_DELIVERIES
+        return self.full
+
+    def tick(self) -> None:
+        if self.full:
+            self.resume()
 
     def want(self) -> None:
         """Tells whoever has messages that this receiver wants some."""
@@ -160,7 +178,7 @@ class ReceivingLink(SettlingLink):
     def _sent(self, size: int) -> None:
         self.stats.outgoing_messages += 1
         self.stats.outgoing_bytes += size
-        if self.endpoint.sent(size) or self.link.session.waiting:
+        if self.endpoint.sent(size) or self._stuck():
             self.pause()
 
     def failed(self, error: PolybusError) -> None:

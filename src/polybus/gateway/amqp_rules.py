@@ -6,7 +6,7 @@ less than those of rules and actions (trap 63). spec/amqp.md §6.10.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Final
 from uuid import UUID
@@ -197,9 +197,6 @@ def _described_filter(rule_filter: FilterDescription) -> Described:
 def _wire_value(value: Scalar) -> object:
     if isinstance(value, datetime):
         return Timestamp(int(value.timestamp() * 1000))
-    if isinstance(value, bool) or not isinstance(value, int):
-        return str(value) if isinstance(value, Decimal) or not isinstance(value, _WIRE_TYPES) else value
-    return Int(value) if -(1 << 31) <= value < 1 << 31 else value
-
-
-_WIRE_TYPES: Final = (bool, str, float, UUID, bytes)
+    if isinstance(value, int) and not isinstance(value, bool) and -(1 << 31) <= value < 1 << 31:
+        return Int(value)
+    return str(value) if isinstance(value, (Decimal, timedelta)) else value

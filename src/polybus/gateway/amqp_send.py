@@ -21,6 +21,7 @@ from polybus.gateway.amqp_batch import BATCH_FORMAT, batch_messages
 from polybus.gateway.amqp_errors import is_bug, new_tracking_id, rejected
 from polybus.gateway.amqp_link_end import LinkEnd
 from polybus.gateway.amqp_properties import check_properties
+from polybus.gateway.amqp_sections import client_message
 from polybus.gateway.sas import Rights
 from polybus.limits import AMQP_SEND_CREDIT
 from polybus.message.message import Message
@@ -105,7 +106,7 @@ class SendLink(LinkEnd):
             size = self.link.max_message_size
             raise MessageTooLarge(f"The message exceeds the limit of {size} bytes on '{self._target.name}'.")
         if delivery.message_format <= 0:
-            return [Message(delivery.payload)]
+            return [client_message(delivery.payload)]
         if delivery.message_format == BATCH_FORMAT:
             return batch_messages(delivery.payload)
         raise NotImplementedByBus(f"The message format 0x{delivery.message_format:x} is not supported.")

@@ -122,11 +122,13 @@ def settle(held: Delivery, decision: Decision, now: Now, reply: Reply | None, co
 class SettlingLink(LinkEnd):
     """A link whose deliveries the client decides on."""
 
-    __slots__ = ("outgoing", "stats")
+    __slots__ = ("full", "outgoing", "stats")
 
     def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: Place) -> None:
         super().__init__(endpoint, link, place, Rights.LISTEN)
         self.outgoing = link
+        self.full = False
+        """The client has so many decisions to make that it gets no more messages."""
         self.stats = endpoint.gateway.stats.entity(place.namespace.name, place.stats_path())
 
     def disposed(self, outgoing: OutgoingDelivery, state: DeliveryState | None, settled: bool, now: Now) -> None:
@@ -144,6 +146,8 @@ class SettlingLink(LinkEnd):
                 self._settle_otherwise(outgoing, held, state, now)
         except Exception as error:
             self._refuse(outgoing, error, settled)
+        if self.full:
+            self.resume()
 
     def _settle_quietly(self, held: Delivery, state: DeliveryState | None, now: Now) -> None:
         """The client has settled on its side and waits for nothing."""

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from polybus.gateway.gateway import Gateway
 from polybus.gateway.http_atom import manage
 from polybus.gateway.http_auth import authorize_any
+from polybus.gateway.http_bulk import handle_bulk, is_bulk
 from polybus.gateway.http_errors import error_response, not_allowed
 from polybus.gateway.http_health import Health
 from polybus.gateway.http_messages import handle_messages
@@ -78,6 +79,8 @@ class HttpApp:
         call.check()
         if _is_about_the_bus(call):
             return await self._about_the_bus(call)
+        if is_bulk(call):
+            return await handle_bulk(call)
         target = parse_http_path(call.raw_path)
         if target.kind in _MESSAGE_TARGETS:
             return await handle_messages(call, target, strict=self._strict)

@@ -105,9 +105,9 @@ class ArrowReader:
         try:
             _refuse_compression(self._pa, body)
             self._reader = self._pa.ipc.open_stream(self._pa.BufferReader(body))
+            self.names: list[str] = list(self._reader.schema.names)
         except (self._pa.ArrowException, OSError, ValueError, struct.error, IndexError) as error:
             raise _unreadable(error) from None
-        self.names: list[str] = list(self._reader.schema.names)
         if len(set(self.names)) != len(self.names):
             raise ArgumentError("A column of the Arrow stream comes twice.")
 

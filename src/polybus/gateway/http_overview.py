@@ -1,7 +1,6 @@
-"""Where everything lies: the messaging stores, and the partitions of an entity with their counts and health.
+"""Where an entity's messages lie: its partitions with their stores, counts and health.
 
-Read by the command line and the console, at the same cost for one message and a million. Store addresses are shown
-without secrets, and only to managers.
+Read by the command line and the console, at the same cost for one message and a million.
 """
 
 from __future__ import annotations
@@ -9,56 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
-from polybus.gateway.http_auth import authorize
-from polybus.gateway.http_errors import not_allowed
-from polybus.gateway.http_request import Call
-from polybus.gateway.sas import Rights
+from polybus.gateway.http_bulk_call import BulkCall, answer
 from polybus.namespace.entity import Counts, Entity
 from polybus.namespace.partition_host import PartitionHost
-from polybus.namespace.store_host import StoreHost
 from polybus.partition.log import DEAD_LETTER, KINDS, MAIN, TRANSFER_DEAD_LETTER
 
-STORES = "/$polybus/stores"
-PARTITIONS = "/$polybus/partitions/"
 
-
-def overview(call: Call) -> Response | None:
-    """The answer to a request for an overview; None where it asks for something else."""
-    path = call.path
-    if path != STORES and not path.startswith(PARTITIONS):
-        return None
-    if call.method != "GET":
-        raise not_allowed(call.method)
-    if path == STORES:
-        authorize(call, "", Rights.MANAGE)
-        return JSONResponse({"stores": [store_overview(store) for store in call.gateway.bus.stores]})
-    authorize(call, path[len(PARTITIONS) :], Rights.MANAGE)
-    entity = call.namespace.entity(path[len(PARTITIONS) :])
-    return JSONResponse(entity_overview(entity, call.query.get("subscription")))
-
-
-def store_overview(store: StoreHost) -> dict[str, Any]:
-    """One messaging store: who it is, how it is, what it did."""
-    return {
-        "url": store.url,
-        "id": store.store_id.hex(),
-        "state": store.state.value,
-        "available": store.available,
-        "full": store.full,
-        "unsafe": store.unsafe,
-        "free_bytes": store.free_bytes,
-        "last_error": store.last_error,
-        "partitions": len(store.tenants),
-        "commits": store.commits,
-        "committed_bytes": store.committed_bytes,
-        "commit_failures": store.commit_failures,
-    }
+async def get_partitions(request: BulkCall) -> Response:
+    """An entity partition by partition; of a topic all subscriptions together, or the one that is addressed."""
+    return answer(entity_overview(request.entity, request.address.subscription))
 
 
 def entity_overview(entity: Entity, subscription: str | None = None) -> dict[str, Any]:
-    """An entity partition by partition; of a topic all subscriptions together, or one of them."""
     if subscription is not None:
         numbers = [entity.subscription(subscription).number]
     else:

@@ -91,7 +91,9 @@ class Call:
     def _announces_body(self) -> bool:
         return "transfer-encoding" in self.headers or self.headers.get("content-length", "0").strip() not in ("0", "")
 
-    async def body(self, max_bytes: int, error: Exception | None = None) -> bytes:
+    async def body(
+        self, max_bytes: int, error: Exception | None = None, seconds: float = limits.HTTP_BODY_SECONDS
+    ) -> bytes:
         """The whole body; refused with 413, or with `error`, as soon as it is known to be too large."""
         too_large = error or refusal(413, f"The request body is larger than {max_bytes} bytes.")
         length = self.headers.get("content-length", "").strip()
@@ -99,7 +101,7 @@ class Call:
             raise too_large
         parts: list[bytes] = []
         size = 0
-        async for part in self.stream():
+        async for part in self.stream(seconds):
             size += len(part)
             if size > max_bytes:
                 raise too_large

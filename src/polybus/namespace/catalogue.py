@@ -13,7 +13,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from polybus.errors import ServerBusy, StoreError, StoreVersionMismatch
+from polybus.errors import PolybusError, ServerBusy, StoreError, StoreVersionMismatch
 from polybus.limits import REOPEN_MS
 from polybus.namespace.promise import Loop, Promise
 from polybus.namespace.routing import HASH_VERSION
@@ -148,9 +148,16 @@ class Catalogue:
         self._busy = Promise()
         try:
             await self._write(changes)
-        finally:
-            busy, self._busy = self._busy, None
-            busy.resolve(None)
+        except PolybusError:
+            self._next()
+            raise
+        self._next()
+
+    def _next(self) -> None:
+        """The one who waits longest may write."""
+        busy, self._busy = self._busy, None
+        assert busy is not None, "somebody has written"
+        busy.resolve(None)
 
     async def _write(self, changes: Changes) -> None:
         if self._driver is None:

@@ -15,11 +15,12 @@ from polybus.partition import cursors as keeping
 from polybus.partition import events
 from polybus.partition.broker import Steps
 from polybus.partition.cursors import RangeRow
-from polybus.partition.log import Log
+from polybus.partition.log import DEAD_LETTER, KINDS, MAIN, TRANSFER_DEAD_LETTER, Log
 from polybus.partition.reading import rows_of, scan
 from polybus.partition.records import EVENTS, after, log_prefix, number_key, number_of
 from polybus.rows import Scan
 
+_SUFFIXES = {MAIN: "", DEAD_LETTER: "/$DeadLetterQueue", TRANSFER_DEAD_LETTER: "/$Transfer/$DeadLetterQueue"}
 SETTLED = "settled"
 ACTIVE = "active"
 
@@ -122,6 +123,16 @@ def partition_at(entity: Entity, index: int) -> PartitionHost:
             f"'{entity.name}' has the partitions 0 to {len(entity.partitions) - 1}, not {index}."
         )
     return entity.partitions[index]
+
+
+def log_path(entity: Entity, log_id: int) -> str:
+    """The address of a log, as clients write it."""
+    number, kind = divmod(log_id, KINDS)
+    owner = entity.name
+    for subscription in entity.subscriptions.values():
+        if subscription.number == number:
+            owner = f"{entity.name}/Subscriptions/{subscription.description.name}"
+    return owner + _SUFFIXES[kind]
 
 
 async def read_events(partition: PartitionHost, log_id: int, first: int, limit: int) -> list[events.Event]:

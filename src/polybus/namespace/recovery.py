@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from polybus.amqp.codec import decode
-from polybus.errors import BugError, PolybusError, ServerBusy, StoreError
+from polybus.errors import BugError, PolybusError, QuotaExceeded, ServerBusy, StoreError
 from polybus.limits import DOUBT_MS, RECOVER_MS
 from polybus.namespace import catalogue as records
 from polybus.namespace.catalogue import Changes
@@ -77,20 +77,20 @@ class Recovery:
         return first
 
     async def _bring_up(self, store: StoreHost, first: Promise[None]) -> None:
-        try:
-            while store.available and self._unfinished(store):
-                try:
-                    await self._try(store)
-                except (ServerBusy, StoreError):
-                    pass  # a store or the catalogue failed: the next try may find it well
-                if not first.settled:
-                    first.resolve(None)
-                if store.available and self._unfinished(store):
-                    await self._pause()
-        finally:
-            del self._running[store]
+        while store.available and self._unfinished(store):
+            try:
+                await self._try(store)
+            except PolybusError as error:
+                # A store or the catalogue failed, or is full: the next try may find it well.
+                if not isinstance(error, (ServerBusy, QuotaExceeded, StoreError)):
+                    self._bus.tell(error)
             if not first.settled:
                 first.resolve(None)
+            if store.available and self._unfinished(store):
+                await self._pause()
+        del self._running[store]
+        if not first.settled:
+            first.resolve(None)
         await self._bus.remains.resume()
 
     def _unfinished(self, store: StoreHost) -> bool:
@@ -159,7 +159,7 @@ class Recovery:
     def _heard(self, promise: Promise[None]) -> None:
         try:
             promise.result()
-        except ServerBusy:
+        except (ServerBusy, QuotaExceeded):
             return  # what remains of deleted entities is looked for again when the next store returns
         except PolybusError as error:
             self._bus.tell(error)
@@ -202,14 +202,15 @@ def _scan(prefix: bytes):  # type: ignore[no-untyped-def]
 
 
 def doubtful_keys(marks: Marks) -> list[bytes]:
-    keys: list[bytes] = []
+    """The keys that the marks name, each once: a send that failed in two stores is named by both that followed."""
+    keys: dict[bytes, None] = {}
     for _, rows in marks:
         for _, value in rows:
             decoded, _ = decode(unsealed(value, "a mark"), 0)
             if not isinstance(decoded, list):
                 raise BugError("a mark is not a list of keys")
-            keys += [key for key in decoded if isinstance(key, bytes)]
-    return keys
+            keys.update((key, None) for key in decoded if isinstance(key, bytes))
+    return list(keys)
 
 
 async def _undo(partition: PartitionHost, broker: Broker, keys: list[bytes]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from polybus.errors import PolybusError, ServerBusy
+from polybus.errors import PolybusError, QuotaExceeded, ServerBusy
 from polybus.limits import REOPEN_MS_MAX
 from polybus.namespace import catalogue as records
 from polybus.namespace.catalogue import Changes, Record, decode
@@ -78,7 +78,7 @@ class Remains:
     def _heard(self, promise: Promise[None]) -> None:
         try:
             promise.result()
-        except ServerBusy:
+        except (ServerBusy, QuotaExceeded):
             self._bus.loop.call_later(REOPEN_MS_MAX / 1000, self._try_again)
         except PolybusError as error:
             if self._bus.on_error is not None:

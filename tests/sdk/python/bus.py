@@ -6,9 +6,11 @@ import contextlib
 import itertools
 import json
 import urllib.request
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from azure.core.exceptions import ResourceNotFoundError
 from azure.servicebus import (
     ServiceBusClient,
     ServiceBusMessage,
@@ -198,12 +200,19 @@ class Bus:
         entity = Entity(self, name or self.new_name())
         options.setdefault("enable_partitioning", self.partitioned)
         self.admin.create_queue(entity.name, **options)
+        self._exits.callback(self._delete, self.admin.delete_queue, entity.name)
         return entity
 
     def topic(self, **options: Any) -> Entity:
         entity = Entity(self, self.new_name())
         self.admin.create_topic(entity.name, enable_partitioning=self.partitioned, **options)
+        self._exits.callback(self._delete, self.admin.delete_topic, entity.name)
         return entity
+
+    def _delete(self, delete: Callable[[str], None], name: str) -> None:
+        """A namespace has room for a hundred partitioned entities (A11)."""
+        with contextlib.suppress(ResourceNotFoundError):
+            delete(name)
 
     def subscription(self, topic: Entity, name: str = "all", **options: Any) -> Entity:
         self.admin.create_subscription(topic.name, name, **options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sdk.python.behaviours import bodies
+from tests.sdk.python.behaviours import bodies, deferral, expiry, locks, peeking, receiving, sending, settling
 from tests.sdk.python.runner import Runner
 from tests.sdk.python.table import Behaviour, Table
 
@@ -21,4 +21,32 @@ def check(perform: Runner, behaviour: Behaviour, kind: str) -> None:
 
 @each(bodies.table)
 def test_bodies(perform: Runner, behaviour: Behaviour, kind: str) -> None:
+    check(perform, behaviour, kind)
+
+@each(sending.table)
+def test_sending(perform: Runner, behaviour: Behaviour, kind: str) -> None:
+    check(perform, behaviour, kind)
+
+@each(receiving.table)
+def test_receiving(perform: Runner, behaviour: Behaviour, kind: str) -> None:
+    check(perform, behaviour, kind)
+
+@each(settling.table)
+def test_settling(perform: Runner, behaviour: Behaviour, kind: str) -> None:
+    check(perform, behaviour, kind)
+
+@each(locks.table)
+def test_locks(perform: Runner, behaviour: Behaviour, kind: str) -> None:
+    check(perform, behaviour, kind)
+
+@each(expiry.table)
+def test_expiry(perform: Runner, behaviour: Behaviour, kind: str) -> None:
+    check(perform, behaviour, kind)
+
+@each(deferral.table)
+def test_deferral(perform: Runner, behaviour: Behaviour, kind: str) -> None:
+    check(perform, behaviour, kind)
+
+@each(peeking.table)
+def test_peeking(perform: Runner, behaviour: Behaviour, kind: str) -> None:
     check(perform, behaviour, kind)

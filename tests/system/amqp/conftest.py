@@ -1,4 +1,4 @@
-"""One bus in memory and one on RocksDB for the whole folder; every test has queues of its own."""
+"""One bus in memory and one on RocksDB for the whole folder; every test has entities of its own."""
 
 from __future__ import annotations
 
@@ -12,10 +12,16 @@ from tests.system.amqp.server import Server
 _names = count(1)
 
 
-@pytest.fixture(scope="session", params=["memory", "rocksdb"])
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    folder = None if request.param == "memory" else tmp_path_factory.mktemp("stores")
-    server = Server(folder)
+@pytest.fixture(scope="session")
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def rocks_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    server = Server(tmp_path_factory.mktemp("stores"))
     yield server
     server.stop()
 

@@ -128,9 +128,6 @@ class Server:
     async def _stop(self) -> None:
         self._server.close()
         for connection in list(self.gateway.connections):
-            connection.shut_down()
-        for _ in range(100):
-            if not self.gateway.connections:
-                break
-            await asyncio.sleep(0.01)
+            connection.transport.abort()
+        await self._server.wait_closed()
         await self._settled(spawn(self.bus.stop()))

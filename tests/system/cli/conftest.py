@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.system.cli.server import Served, Shell
 from tests.system.cli.small_bus import fill
 
 
@@ -23,3 +25,15 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def data(filled: Path, tmp_path: Path) -> Path:
     """A copy that may be damaged."""
     return Path(shutil.copytree(filled, tmp_path / "data"))
+
+
+@pytest.fixture(scope="session")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    served = Served(tmp_path_factory.mktemp("served"))
+    yield served
+    served.stop()
+
+
+@pytest.fixture
+def shell(served: Served) -> Shell:
+    return Shell(served.connection())

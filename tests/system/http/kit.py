@@ -71,6 +71,25 @@ class Disk:
         return open_it
 
 
+class RocksDisk(Disk):
+    """A RocksDB store in a folder, opened anew each time."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(threaded=True)
+        self._folder = folder
+
+    def opener(self, loop: asyncio.AbstractEventLoop) -> Callable[[], Promise[Any]]:
+        def open_it() -> Promise[Any]:
+            from polybus.store.rocks import RocksStore
+
+            self.store = FailingStore(RocksStore(self._folder))
+            promise: Promise[Any] = Promise()
+            promise.resolve(ThreadDriver(self.store, loop))
+            return promise
+
+        return open_it
+
+
 class Server:
     """The bus and its listeners. Everything on the bus happens in the server's thread: use `do`."""
 
@@ -153,6 +172,14 @@ class Server:
         self.bus.on_error = self.errors.append
         await run(self.bus.start([NAMESPACE]))
         self.gateway = Gateway(self.bus, KEYS, hosts=self.hosts or ["localhost", "127.0.0.1"])
+
+    def restarted(self) -> Server:
+        """Stops, and starts another bus on the same stores."""
+        self.stop()
+        folder = self.certificates.authority.parent
+        return Server(
+            folder, tier=self.tier, clock=self.clock, disks=self.disks, catalogue=self.catalogue, **self.options
+        ).start()
 
     # Use
 

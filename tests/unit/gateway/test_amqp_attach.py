@@ -297,6 +297,17 @@ def test_receivers_are_counted_while_they_are_there(sim: SimBus) -> None:
     assert (topic.receivers, subscription.receivers) == (0, 0)
 
 
+def test_an_entity_has_a_most_of_receivers(sim: SimBus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("polybus.gateway.amqp_attach.AMQP_RECEIVERS_PER_ENTITY", 2)
+    client = sim.client()
+    first, _ = client.receiver("q"), client.receiver("q/$DeadLetterQueue")
+    client.attach_receiver("q")
+    assert client.expect_refused()[0] == "amqp:resource-limit-exceeded"
+    client.detach(first)
+    client.frames()
+    client.receiver("q")
+
+
 def test_the_basic_tier_has_no_transactions() -> None:
     sim = SimBus(BASIC)
     client = sim.client()

@@ -314,6 +314,43 @@ class TestSlowClients:
         assert [len(got.body) for got in gather(frames)] == [5_000, 5_000]  # type: ignore[arg-type]
 
 
+class TestClientsThatDoNotDecide:
+    @pytest.fixture(autouse=True)
+    def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("polybus.gateway.amqp_receive.AMQP_UNSETTLED_DELIVERIES", 4)
+
+    def test_they_get_no_more_until_they_do(self, sim: SimBus) -> None:
+        fill(sim, "q", 10)
+        client = sim.client()
+        client.receiver("q", 100)
+        got = client.deliveries()
+        assert len(got) == 4
+        client.dispose(got[0].id, ACCEPTED)
+        assert len(client.deliveries()) == 1
+        for one in got[1:]:
+            client.dispose(one.id, ACCEPTED)
+        assert len(client.deliveries()) == 3
+
+    def test_what_they_have_lost_no_longer_counts(self, sim: SimBus) -> None:
+        fill(sim, "q", 10)
+        client = sim.client()
+        client.receiver("q", 100)
+        assert len(client.deliveries()) == 4
+        client.run(61)
+        client.endpoint.tick(sim.now_ms())
+        again = client.deliveries()
+        assert [one.delivery_count for one in again] == [1, 1, 1, 1]
+        assert len(client.endpoint.connection.sessions[0].unsettled) == 4
+
+    def test_others_are_not_held_up(self, sim: SimBus) -> None:
+        fill(sim, "q", 10)
+        client, other = sim.client(), sim.client()
+        client.receiver("q", 100)
+        other.receiver("q", 100, deletes=True)
+        assert len(client.deliveries()) == 4
+        assert len(other.deliveries()) == 6
+
+
 def test_receivers_of_one_queue_take_turns(sim: SimBus) -> None:
     first, second = sim.client(), sim.client()
     first.receiver("q", 10)

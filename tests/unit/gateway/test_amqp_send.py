@@ -164,6 +164,18 @@ def test_a_message_that_is_none_is_refused_with_a_full_error(sim: SimBus, client
     assert active(sim) == 0
 
 
+@pytest.mark.parametrize("message_format", [0, BATCH_FORMAT])
+def test_delivery_annotations_behind_the_body_are_left_out(client: Client, message_format: int) -> None:
+    """The Python SDK writes them there, against AMQP 1.0 §3.2."""
+    payload = text("m") + b"\x00\x53\x71" + encode({Symbol("x"): 1})
+    sender = client.sender("q")
+    state = client.outcome(sender, payload if message_format == 0 else batch(payload), message_format=message_format)
+    assert state.descriptor == ACCEPTED
+    client.receiver("q", 1)
+    (got,) = client.deliveries()
+    assert got.body == b"m"
+
+
 @pytest.mark.parametrize("body", [b"", value(None), b"\x00\x53\x75\xa0\x00"])
 def test_every_kind_of_nothing_is_a_message(sim: SimBus, client: Client, body: bytes) -> None:
     assert client.outcome(client.sender("q"), body).descriptor == ACCEPTED

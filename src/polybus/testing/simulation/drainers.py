@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from polybus.errors import OperationTimeout
+from polybus.errors import OperationTimeout, SessionCannotBeLocked
 from polybus.message.rendering import STATE_DEFERRED
 from polybus.namespace import operations
 from polybus.namespace.names import Address
+from polybus.namespace.session_source import HeldSession, SessionSource
 from polybus.namespace.source import Delivery
 from polybus.partition.receiving import Peeked
 from polybus.testing.history import DEAD_LETTER_QUEUE, Began, Op
@@ -45,6 +46,13 @@ class Drainer(Client):
         self.credit = CREDIT
         self._address = place.address
         self._recorded = place.name
+        self._completing = 0
+        self._twin: Drainer | None = None
+
+    @property
+    def under_way(self) -> int:
+        """Completions that are not answered yet; counts are ahead of them."""
+        return self._completing + (0 if self._twin is None else self._twin.under_way)
 
     async def work(self) -> None:
         if self.place.options.sessions:
@@ -61,6 +69,7 @@ class Drainer(Client):
         twin = Drainer(f"{self.name}/dead", self.world, self.plan, replace(self.place, options=options))
         twin._address = self.place.dead_letters
         twin._recorded = self.place.name + DEAD_LETTER_QUEUE
+        self._twin = twin
         return twin
 
     def _receive(self) -> None:
@@ -79,7 +88,9 @@ class Drainer(Client):
 
     async def _complete(self, held: Held) -> None:
         began = self.pen.begin()
+        self._completing += 1
         await settle(self.world, held.delivery, Op.COMPLETE)
+        self._completing -= 1
         self.pen.record(Op.COMPLETE, held.name, began=began, **held.fields())
 
     async def _drain_deferred(self) -> None:
@@ -118,6 +129,14 @@ class Drainer(Client):
             self.pen.record(Op.SESSION_RELEASE, self.place.name, began=began, session=held.id)
         await self._drain_deferred_sessions()
 
+    async def _accept(self, source: SessionSource, session_id: str) -> HeldSession:
+        """A session that was just found for a receiver who had given up takes a moment to be free again."""
+        while True:
+            try:
+                return await self.call(source.accept(session_id, self))
+            except SessionCannotBeLocked:
+                await self.world.sleep(100)
+
     async def _drain_deferred_sessions(self) -> None:
         namespace = self.world.namespace
         entity = namespace.entity(self.place.address.entity)
@@ -127,7 +146,7 @@ class Drainer(Client):
             session_id = peeked.message.session_id
             assert session_id is not None, "it was deferred in a session"
             began = self.pen.begin()
-            held = await self.call(source.accept(session_id, self))
+            held = await self._accept(source, session_id)
             values = {"session": session_id, "partition": held.partition.index}
             self.pen.record(Op.SESSION_ACCEPT, self.place.name, began=began, **values)
             began = self.pen.begin()

@@ -77,11 +77,13 @@ class Ending:
         drainers = [Drainer(f"drainer {place.name}", self.world, self.plan, place) for place in chosen]
         working = [self.world.go(drainer.work()) for drainer in drainers]
 
-        def done() -> bool:
-            return all(promise.settled for promise in working) and not any(map(self._left, chosen))
+        def left() -> list[str]:
+            found = [f"{place.name} holds {self._left(place)}" for place in chosen if self._left(place)]
+            found += [f"{drainer.name} works" for drainer in drainers if drainer.under_way]
+            return found + ["a drainer works" for promise in working if not promise.settled]
 
-        if not self.world.run_until(done, REST_SECONDS):
-            self.findings += [f"{place.name} is not drained within {REST_SECONDS} s" for place in chosen]
+        if not self.world.run_until(lambda: not left(), REST_SECONDS):
+            self.findings += [f"not drained within {REST_SECONDS} s: {what}" for what in left()]
         return chosen
 
     def _left(self, place: Place) -> int:
@@ -147,6 +149,8 @@ class Ending:
             return
         after = self.contents()
         for name, contents in before.entities.items():
+            if contents.options.ttl_ms is not None:
+                continue  # more of it has expired meanwhile
             self._compare(name, contents, after.entities[name])
 
     def _compare(self, name: str, before: EntityContents, after: EntityContents) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
-from azure.servicebus import ServiceBusMessage
+from azure.servicebus import ServiceBusMessage, ServiceBusMessageState
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageBodyType, AmqpMessageHeader, AmqpMessageProperties
 
 from tests.sdk.python.bus import Bus, receive_one
@@ -75,7 +75,6 @@ def value_body_of_every_type(bus: Bus) -> None:
     for value, expected in (
         (True, True),
         (7, 7),
-        (1 << 40, 1 << 40),
         (-3, -3),
         (2.5, 2.5),
         ("text", b"text"),
@@ -98,7 +97,6 @@ def application_properties_of_every_type(bus: Bus) -> None:
         "text": "ü",
         "whole": 42,
         "negative": -1,
-        "large": 1 << 40,
         "real": 2.5,
         "yes": True,
         "no": False,
@@ -111,6 +109,31 @@ def application_properties_of_every_type(bus: Bus) -> None:
     expected = {name.encode(): value for name, value in properties.items()}
     expected |= {b"text": "ü".encode(), b"time": TIME_MS, b"empty": b""}
     assert received.application_properties == expected
+
+
+@table.behaviour()
+def properties_and_bodies_of_every_amqp_type(bus: Bus) -> None:
+    """Types that Python has no name for; the SDK takes them as pairs."""
+    values = {
+        "UBYTE": 200,
+        "BYTE": -100,
+        "USHORT": 60_000,
+        "SHORT": -30_000,
+        "UINT": 4_000_000_000,
+        "INT": -2_000_000_000,
+        "ULONG": 1 << 63,
+        "LONG": -(1 << 62),
+        "FLOAT": 0.5,
+        "DOUBLE": 1e300,
+        "TIMESTAMP": TIME_MS,
+        "SYMBOL": b"symbol",
+        "BINARY": b"\x00\xff",
+    }
+    pairs = {name: {"TYPE": name, "VALUE": value} for name, value in values.items()}
+    received = round_trip(bus, AmqpAnnotatedMessage(value_body=pairs, application_properties=dict(pairs)))
+    expected = {name.encode(): value for name, value in values.items()}
+    assert received.application_properties == expected
+    assert received.body == expected
 
 
 @table.behaviour()
@@ -197,19 +220,34 @@ def stamps_of_the_broker(bus: Bus) -> None:
     assert received.dead_letter_reason is None
 
 
-@table.behaviour()
+@table.behaviour(differs="C4", kinds=("plain",))
 def a_received_message_sent_again(bus: Bus) -> None:
+    """Only where sequence numbers are small: the SDK encodes the old one as a 32-bit number."""
     queue = bus.queue()
-    queue.send(ServiceBusMessage("x", message_id="same", application_properties={"a": 1}, partition_key="k"))
+    queue.send(ServiceBusMessage("x", message_id="same", application_properties={"a": 1}))
     receiver = queue.receiver()
     first = receive_one(receiver)
     queue.send(first)
     receiver.complete_message(first)
     second = receive_one(receiver)
-    assert second.message_id == "same"
-    assert second.application_properties == {b"a": 1}
+    assert (second.message_id, second.application_properties) == ("same", {b"a": 1})
     assert second.sequence_number == first.sequence_number + 1
-    assert second.enqueued_time_utc >= first.enqueued_time_utc
+
+
+@table.behaviour()
+def stamps_that_a_client_sends_are_not_believed(bus: Bus) -> None:
+    forged = {
+        "x-opt-sequence-number": {"TYPE": "LONG", "VALUE": 4711},
+        "x-opt-enqueued-time": {"TYPE": "TIMESTAMP", "VALUE": 4711},
+        "x-opt-locked-until": {"TYPE": "TIMESTAMP", "VALUE": 4711},
+        "x-opt-deadletter-source": "elsewhere",
+        "x-opt-message-state": 2,
+    }
+    received = round_trip(bus, AmqpAnnotatedMessage(data_body=b"x", annotations=forged))
+    assert received.sequence_number & 0xFFFF_FFFF_FFFF == 1
+    assert received.enqueued_time_utc > TIME
+    assert received.dead_letter_source is None
+    assert received.state is ServiceBusMessageState.ACTIVE
 
 
 @table.behaviour()

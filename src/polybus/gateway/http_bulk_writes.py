@@ -1,0 +1,239 @@
+"""Writing in bulk: rows are staged by many tasks and published by one driver; messages are moved by their numbers.
+
+A stage is one request. Its rows are checked and written frame by frame; one that cannot be a message fails the whole,
+and nothing of it will ever be seen.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from starlette.responses import Response
+
+from polybus import limits
+from polybus.errors import ArgumentError, InvalidOperation, MessageNotFound, ServerBusy
+from polybus.gateway.amqp_properties import check_properties
+from polybus.gateway.http_arrow import ARROW_TYPE, ArrowReader
+from polybus.gateway.http_bulk_call import BulkCall, answer, generation, number_in, text_in
+from polybus.gateway.http_promises import from_promise, run
+from polybus.gateway.http_properties import parse_json
+from polybus.gateway.http_rows import WRITE_COLUMNS, check_columns, message_of
+from polybus.gateway.sas import Rights
+from polybus.message.message import Message
+from polybus.namespace.entity import Entity
+from polybus.namespace.names import Address, fold, parse_address
+from polybus.namespace.publishing import Staged
+from polybus.namespace.redrive import move_messages
+from polybus.namespace.stage_writer import StageWriter
+from polybus.partition.staging import STAGE_BYTES
+
+_staging: dict[object, None] = {}
+"""Stage requests whose body is being read or taken apart."""
+
+Frame = list[dict[str, Any]]
+
+
+async def post_stage(request: BulkCall) -> Response:
+    """Stores rows that wait to be published; gives what the driver needs to publish them."""
+    entity = _whole_entity(request)
+    query = request.call.query
+    if "producer" in query:
+        producer, named = query["producer"], query.get("query", "")
+        if not 1 <= len(producer) <= 256 or not 1 <= len(named) <= 256:
+            raise ArgumentError("'producer' and 'query' must have 1 to 256 characters.")
+        await run(request.bus.publishing.claim(request.namespace.name, producer, named))
+    if len(_staging) >= limits.BULK_STAGES:
+        raise ServerBusy("Too many stages are being written. Try again.")
+    writer = StageWriter(request.bus, entity)
+    _staging[writer] = None
+    try:
+        await _write_all(request, writer)
+    except BaseException:
+        await run(writer.drop())
+        raise
+    finally:
+        del _staging[writer]
+    return answer(
+        {
+            "stage": writer.id.hex(),
+            "entity": entity.name,
+            "entity_id": generation(entity),
+            "partitions": writer.partitions,
+            "rows": writer.rows,
+            "bytes": writer.bytes,
+        },
+        201,
+    )
+
+
+def _whole_entity(request: BulkCall) -> Entity:
+    if request.address != Address(request.address.entity):
+        raise InvalidOperation(f"Messages cannot be sent to '{request.address.path}'.")
+    return request.entity
+
+
+async def _write_all(request: BulkCall, writer: StageWriter) -> None:
+    loose = request.call.query.get("unknown") == "properties"
+    number = 0
+    async for frame in _frames(request, loose):
+        messages = [_checked(message_of(row, number + place)) for place, row in enumerate(frame)]
+        number += len(frame)
+        await run(writer.write(messages))
+        # Stores in memory answer at once: the loop must still get its turn.
+        await asyncio.sleep(0)
+
+
+def _checked(message: Message) -> Message:
+    check_properties(message)
+    return message
+
+
+async def _frames(request: BulkCall, loose: bool) -> AsyncIterator[Frame]:
+    kind = request.call.headers.get("content-type", "").split(";")[0].strip().lower()
+    body = await request.call.body(limits.BULK_STAGE_BYTES, seconds=limits.BULK_STAGE_SECONDS)
+    if kind == ARROW_TYPE:
+        reader = ArrowReader(body)
+        check_columns(reader.names, loose)
+        for frame in reader.frames(limits.BULK_FRAME_ROWS):
+            yield frame
+        return
+    for frame in _lines(body, loose):
+        yield frame
+
+
+def _lines(body: bytes, loose: bool) -> Iterator[Frame]:
+    """Rows of JSON, one on each line."""
+    frame: Frame = []
+    for number, line in enumerate(body.splitlines()):
+        if not line.strip():
+            continue
+        if number >= limits.BULK_STAGE_ROWS:
+            raise ArgumentError(f"A stage may have {limits.BULK_STAGE_ROWS} rows.")
+        row = parse_json(line, f"row {number}")
+        if not isinstance(row, dict):
+            raise ArgumentError(f"Row {number} must be a JSON object.")
+        check_columns(list(row), loose)
+        frame.append(row)
+        if len(frame) >= limits.BULK_FRAME_ROWS:
+            yield frame
+            frame = []
+    if frame:
+        yield frame
+
+
+async def post_publish(request: BulkCall) -> Response:
+    """Makes stages visible, once for each epoch of a query; answers when that is certain."""
+    body = await request.json()
+    stages = _stages(request, body)
+    producer, query = text_in(body, "producer"), text_in(body, "query")
+    epoch = number_in(body, "epoch")
+    publishing = request.bus.publishing
+    work = publishing.publish(request.namespace.name, producer, query, epoch, stages)
+    publication = await run(work)
+    visible = True
+    if publication is not None:
+        moved = from_promise(publication.visible)
+        await asyncio.wait((moved,), timeout=number_in(body, "wait_seconds", 0, 60))
+        visible = moved.done()
+    known = publishing.producer(request.namespace.name, producer)
+    last = known.epoch if known is not None else -1
+    return answer({"published": publication is not None, "epoch": last, "visible": visible})
+
+
+async def post_abort(request: BulkCall) -> Response:
+    """Throws stages away that nobody will publish."""
+    stages = _stages(request, await request.json())
+    await run(request.bus.publishing.drop(stages))
+    return Response(status_code=204)
+
+
+def _stages(request: BulkCall, body: dict[str, Any]) -> list[Staged]:
+    """The stages that a request names; the right to send is asked for on each of their entities."""
+    given = body.get("stages", [])
+    if not isinstance(given, list):
+        raise ArgumentError("'stages' must be a list of what staging answered.")
+    allowed = {fold(request.address.entity)}
+    return [_stage(request, stage, allowed) for stage in given]
+
+
+def _stage(request: BulkCall, stage: object, allowed: set[str]) -> Staged:
+    if not isinstance(stage, dict):
+        raise ArgumentError("A stage must be what staging answered.")
+    name, partitions = text_in(stage, "entity"), stage.get("partitions")
+    if fold(name) not in allowed:
+        request.authorize(Rights.SEND, name)
+        allowed.add(fold(name))
+    entity = request.namespace.entity(name)
+    if stage.get("entity_id") != generation(entity):
+        raise ArgumentError(f"The stage was written for another entity that was called '{name[:100]}'.")
+    try:
+        stage_id = bytes.fromhex(text_in(stage, "stage"))
+    except ValueError:
+        stage_id = b""
+    known = range(len(entity.partitions))
+    if (
+        len(stage_id) != STAGE_BYTES
+        or not isinstance(partitions, list)
+        or not all(type(i) is int and i in known for i in partitions)
+    ):
+        raise ArgumentError("A stage must be what staging answered.")
+    return Staged(entity.id, stage_id, list(dict.fromkeys(partitions)))
+
+
+async def get_producer(request: BulkCall) -> Response:
+    """How far a producer has published, and for which query."""
+    known = request.bus.publishing.producer(request.namespace.name, request.name)
+    if known is None:
+        raise MessageNotFound(f"There is no producer '{request.name}'.")
+    return answer({"name": known.name, "query": known.query, "epoch": known.epoch})
+
+
+async def post_move(request: BulkCall) -> Response:
+    """Takes messages out by number and sends them elsewhere, changed or not, in one batch for each partition."""
+    body = await request.json()
+    numbers = _numbers(body.get("numbers"))
+    target = parse_address(text_in(body, "to", 512))
+    if target.sub_queue is not None or target.management or target.special is not None:
+        raise ArgumentError("Messages can be moved to a queue, a topic or a subscription.")
+    request.authorize(Rights.SEND, target.path)
+    destination = request.namespace.addressed(target)
+    subscription = 0 if target.subscription is None else destination.subscription(target.subscription).number
+    changed = _changed(body.get("changes"), numbers)
+    work = move_messages(
+        request.namespace, request.entity, request.log_id, numbers, changed, destination.name, subscription
+    )
+    report = await run(work)
+    return answer(
+        {
+            "moved": report.moved,
+            "missing": report.missing,
+            "locked": report.locked,
+            "unreachable": report.unreachable,
+        }
+    )
+
+
+def _numbers(value: object) -> list[int]:
+    if not isinstance(value, list) or not 1 <= len(value) <= limits.MOVE_NUMBERS:
+        raise ArgumentError(f"'numbers' must be a list of 1 to {limits.MOVE_NUMBERS} sequence numbers.")
+    for number in value:
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 1 << 63:
+            raise ArgumentError("'numbers' must be sequence numbers.")
+    return value
+
+
+def _changed(value: object, numbers: list[int]) -> dict[int, Message]:
+    """New messages for some of the numbers, as rows."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ArgumentError("'changes' must be a JSON object of sequence numbers to rows.")
+    found: dict[int, Message] = {}
+    for place, (text, row) in enumerate(value.items()):
+        if not text.isascii() or not text.isdigit() or int(text[:20]) not in numbers or not isinstance(row, dict):
+            raise ArgumentError("'changes' must be a JSON object of sequence numbers to rows.")
+        check_columns([name for name in row if name in WRITE_COLUMNS] or list(row), False)
+        found[int(text)] = _checked(message_of(row, place))
+    return found

@@ -1,0 +1,127 @@
+"""The bulk API of a bus, as the pipeline uses it: one entity, its log, its cursors, its stages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import quote
+
+from polybus.errors import EntityNotFound
+from polybus.spark.connection import Connection
+from polybus.spark.planning import PartitionEnd
+from polybus.spark.transport import Query, Transport
+
+ARROW_TYPE: Final = "application/vnd.apache.arrow.stream"
+Stage = dict[str, Any]
+"""What the bus says about rows that it has staged; it wants the same back to publish them."""
+
+
+@dataclass(frozen=True)
+class LogState:
+    """Where the log of an entity begins and ends now."""
+
+    entity_id: str
+    ends: list[PartitionEnd]
+    at_time: dict[int, int]
+    """The first position at or after the time that was asked for."""
+
+
+@dataclass(frozen=True)
+class CursorState:
+    entity_id: str
+    positions: dict[int, int]
+    truncated: dict[int, int]
+    """Partition to the position up to which kept messages were dropped, because the cursor lagged over its limit."""
+    fencing: int
+
+    def lost_to(self, index: int) -> int:
+        """Nothing at or below this position is kept for the cursor."""
+        return max(self.positions.get(index, 0), self.truncated.get(index, 0))
+
+
+class Bus:
+    """One entity of a bus. Not for several threads at once."""
+
+    def __init__(self, connection: Connection, entity: str, retry_seconds: float) -> None:
+        self.entity = entity
+        self._transport = Transport(connection, retry_seconds)
+        self._path = f"/$polybus/entities/{quote(entity, safe='')}"
+
+    def close(self) -> None:
+        self._transport.close()
+
+    # The log
+
+    def log(self, time: str | None = None) -> LogState:
+        told = self._transport.json("GET", f"{self._path}/log", query=None if time is None else {"time": time})
+        ends = [_end(each) for each in told["partitions"]]
+        at_time = {each["partition"]: each["at_time"] for each in told["partitions"] if "at_time" in each}
+        return LogState(told["entity_id"], ends, at_time)
+
+    def open_range(self, query: Query) -> Any:
+        return self._transport.stream(f"{self._path}/range", {**query, "format": "arrow"})
+
+    def open_browse(self, query: Query) -> Any:
+        return self._transport.stream(f"{self._path}/browse", {**query, "format": "arrow"})
+
+    # The cursor
+
+    def create_cursor(self, name: str, body: dict[str, Any]) -> CursorState:
+        """A new cursor, or the one that there is."""
+        return _cursor(self._transport.json("PUT", self._cursor_path(name), body))
+
+    def cursor(self, name: str) -> CursorState | None:
+        try:
+            return _cursor(self._transport.json("GET", self._cursor_path(name)))
+        except EntityNotFound:
+            self.log()  # the entity itself must be there
+            return None
+
+    def lease(self, name: str, body: dict[str, Any]) -> CursorState:
+        return _cursor(self._transport.json("POST", f"{self._cursor_path(name)}/lease", body))
+
+    def release(self, name: str, fencing: int) -> None:
+        self._transport.json("DELETE", f"{self._cursor_path(name)}/lease", query={"fencing": fencing})
+
+    def advance(self, name: str, positions: dict[int, int], fencing: int) -> CursorState:
+        body = {"positions": {str(index): position for index, position in positions.items()}, "fencing": fencing}
+        return _cursor(self._transport.json("POST", f"{self._cursor_path(name)}/advance", body))
+
+    def delete_cursor(self, name: str, fencing: int) -> None:
+        self._transport.json("DELETE", self._cursor_path(name), query={"fencing": fencing})
+
+    def _cursor_path(self, name: str) -> str:
+        return f"{self._path}/cursors/{quote(name, safe='')}"
+
+    # Stages
+
+    def stage(self, content: bytes, query: Query) -> Stage:
+        return self._transport.send("POST", f"{self._path}/stage", query, content, ARROW_TYPE)
+
+    def publish(self, body: dict[str, Any]) -> dict[str, Any]:
+        return self._transport.json("POST", f"{self._path}/publish", body)
+
+    def abort(self, stages: list[Stage]) -> None:
+        self._transport.json("POST", f"{self._path}/abort", {"stages": stages})
+
+
+def _end(told: dict[str, Any]) -> PartitionEnd:
+    if not told["available"]:
+        return PartitionEnd(told["partition"], 1, 0, available=False)
+    messages = told.get("messages", 0)
+    average = told["bytes"] / messages if messages else 0.0
+    return PartitionEnd(told["partition"], told["earliest"], told["stable_end"], average_bytes=average)
+
+
+def _cursor(told: dict[str, Any]) -> CursorState:
+    return CursorState(told["entity_id"], _by_index(told["positions"]), _by_index(told["truncated"]), told["fencing"])
+
+
+def _by_index(told: dict[str, int]) -> dict[int, int]:
+    return {int(index): position for index, position in told.items()}
+
+
+def batches_of(stages: list[Stage], most: int) -> Iterator[list[Stage]]:
+    for start in range(0, len(stages), most):
+        yield stages[start : start + most]
