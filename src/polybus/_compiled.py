@@ -28,14 +28,17 @@ FILES = (
     "namespace/source.py",
     "namespace/store_host.py",
 )
+ADAPTER = "amqp_transport.py"
+"""Subclasses asyncio's own Protocol, which only the interpreter can."""
 SHARED = "polybus__mypyc"
 """The library that mypyc puts all compiled modules into."""
 
 
 def source_files() -> list[Path]:
     """What is compiled, in a stable order."""
-    files = [path for room in ROOMS for path in sorted((SOURCES / room).glob("*.py")) if path.name != "__init__.py"]
-    return files + [SOURCES / name for name in FILES]
+    rooms = [path for room in ROOMS for path in sorted((SOURCES / room).glob("*.py")) if path.name != "__init__.py"]
+    links = [path for path in sorted((SOURCES / "gateway").glob("amqp_*.py")) if path.name != ADAPTER]
+    return rooms + links + [SOURCES / name for name in FILES]
 
 
 def build_folder() -> Path:

@@ -368,7 +368,9 @@ SPARK_LEASE_SECONDS = 60
 SPARK_STAGE_BYTES = 8 * 1024 * 1024
 SPARK_STAGE_ROWS = 20_000
 """Rows of one stage request: the bus holds a request in memory, and eight of them at once."""
-SPARK_PUBLISH_STAGES = 2_000
-"""Stages that one epoch may have: about 300 bytes each, in one request of at most a megabyte."""
+SPARK_PUBLISH_STAGES = 4_000
+"""Stages that one epoch may have: about 220 bytes each, in one request of at most a megabyte."""
+SPARK_BAD_ROW_CHARACTERS = 100_000
+"""Of a bad row that is put aside, as JSON; it must itself be a message of any tier."""
 SPARK_SHOWN_ROW_CHARACTERS = 500
 """Of a row that cannot be a message, in the error that says so."""

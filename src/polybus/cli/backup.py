@@ -10,8 +10,6 @@ import typer
 
 from polybus.cli.options import AsJson, CatalogueUrl, StoreUrls
 from polybus.cli.output import Output, one_line_errors
-from polybus.operations.backup import backup as copy
-from polybus.operations.check import catalogue_url, store_urls
 
 
 def backup(
@@ -22,6 +20,9 @@ def backup(
     as_json: AsJson = False,
 ) -> None:
     """Copies the catalogue and every store into one folder. To restore, start a bus on it."""
+    from polybus.operations.backup import backup as copy
+    from polybus.operations.check import catalogue_url, store_urls
+
     with one_line_errors():
         report = copy(catalogue or catalogue_url(data), store or store_urls(data), to)
         stores = len(report.stores)

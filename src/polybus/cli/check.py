@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from polybus.cli.options import AsJson, CatalogueUrl, StoreUrls
 from polybus.cli.output import REFUSED, Output, one_line_errors
-from polybus.operations.check import EntityReport, Report, catalogue_url, store_urls
-from polybus.operations.check import check as look_at
+
+if TYPE_CHECKING:
+    from polybus.operations.check import EntityReport, Report
 
 _COLUMNS = (
     "entity",
@@ -35,6 +36,9 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Looks at every record, index row and counter, and changes nothing. Exit code 0: clean; 1: findings."""
+    from polybus.operations.check import catalogue_url, store_urls
+    from polybus.operations.check import check as look_at
+
     out = Output(as_json)
     with one_line_errors():
         report = look_at(catalogue or catalogue_url(data), store or store_urls(data))

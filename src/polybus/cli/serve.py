@@ -8,17 +8,19 @@ import logging
 import signal
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import polybus
 from polybus.cli.logs import configure_logs
 from polybus.errors import ConfigError, PolybusError
-from polybus.gateway.config_file import load
 from polybus.namespace.description import AccessRight, AuthorizationRule
 from polybus.namespace.tiers import tier_named
-from polybus.node import EMULATOR_KEY, Node, Options
+
+if TYPE_CHECKING:
+    # A node loads the whole house; the other commands start without it.
+    from polybus.node import Node, Options
 
 log = logging.getLogger("polybus")
 
@@ -77,6 +79,9 @@ def serve(
     verbose: Annotated[bool, typer.Option(help="Log every refusal and every connection.")] = False,
 ) -> None:
     """Runs a bus. Ready when it prints a line that starts with `ready`; SIGTERM or Ctrl-C stops it cleanly."""
+    from polybus.gateway.config_file import load
+    from polybus.node import Options
+
     configure_logs(log_form is LogForm.JSON, verbose)
     try:
         options = Options(
@@ -136,6 +141,8 @@ def parse_key(text: str) -> AuthorizationRule:
 
 async def run_node(options: Options) -> int:
     """Serves until a signal comes; 0 when it stopped cleanly."""
+    from polybus.node import Node
+
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
@@ -152,6 +159,8 @@ async def run_node(options: Options) -> int:
 
 def announce(node: Node) -> None:
     """The lines that people and scripts wait for."""
+    from polybus.node import EMULATOR_KEY
+
     (amqp_host, amqp_port), (http_host, http_port) = node.addresses["amqp"], node.addresses["http"]
     tls_host, tls_port = node.addresses["tls"]
     print(f"polybus {polybus.__version__} ({polybus.BUILD} build)")

@@ -11,9 +11,10 @@ from typing import Final
 from polybus.amqp.performatives import Attach
 from polybus.amqp.terminus import Coordinator, Source, Target
 from polybus.amqp.types import Described, Symbol, ULong
-from polybus.errors import ArgumentError, EntityNotFound, NotImplementedByBus
+from polybus.errors import ArgumentError, ArgumentOutOfRange, EntityNotFound, NotImplementedByBus
 from polybus.gateway.amqp_access import Scope
 from polybus.gateway.sas import scope_of
+from polybus.limits import KEY_CHARACTERS
 from polybus.namespace.entity import Entity, Subscription
 from polybus.namespace.names import Address, parse_address
 from polybus.namespace.namespace import Namespace
@@ -115,4 +116,11 @@ def session_filter(source: Source | None) -> SessionFilter | None:
         descriptor, value = value.descriptor, value.value
     if value is not None and not isinstance(value, str):
         raise ArgumentError("The session filter is neither a string nor null.")
-    return SessionFilter(value, descriptor)
+    return SessionFilter(None if value is None else checked_session_id(value), descriptor)
+
+
+def checked_session_id(session_id: str) -> str:
+    """The id of a session, if one can have it: ids become part of stored keys."""
+    if len(session_id) > KEY_CHARACTERS:
+        raise ArgumentOutOfRange(f"The SessionId exceeds the limit of {KEY_CHARACTERS} characters.")
+    return session_id

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from polybus.amqp.types import AmqpArray
 from polybus.errors import ArgumentError, ArgumentOutOfRange, SessionLockLost
-from polybus.gateway.amqp_addresses import Place
+from polybus.gateway.amqp_addresses import Place, checked_session_id
 from polybus.gateway.amqp_link_end import LinkEnd, SessionLinks
 from polybus.gateway.amqp_requests import Request
 from polybus.gateway.stats import EntityStats
@@ -90,6 +90,11 @@ class Call:
     def text_or_none(self, name: str) -> str | None:
         return None if self._body.get(name) is None else self.text(name)
 
+    def session_id(self) -> str | None:
+        """The session that the request is about, if it is about one."""
+        given = self.text_or_none("session-id")
+        return None if given is None else checked_session_id(given)
+
     def items(self, name: str) -> list[object]:
         value = self._body.get(name)
         items = value.items if isinstance(value, AmqpArray) else value
@@ -119,7 +124,7 @@ class Call:
 
     def held_session(self) -> HeldSession:
         """The session of the request, which this client must hold."""
-        session_id = self.text("session-id")
+        session_id = checked_session_id(self.text("session-id"))
         held = None
         if self.entity.requires_session(self.place.address):
             held = self.entity.session_source(self.place.address).find(session_id)

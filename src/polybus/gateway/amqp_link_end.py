@@ -129,6 +129,8 @@ class LinkEnd:
 
     def report(self, error: Exception, tracking_id: str, what: str) -> None:
         """Writes a refusal down, without anything that a client wrote into a message."""
+        if not log.isEnabledFor(logging.INFO):
+            return
         extra = {
             "connection": self.endpoint.id,
             "link": self.link.name,

@@ -43,7 +43,7 @@ async def peek(call: Call) -> Answer:
     wanted = call.number("message-count", 1)
     if wanted < 1:
         raise ArgumentOutOfRange("The field 'message-count' must be 1 or more.")
-    session = call.text_or_none("session-id")
+    session = call.session_id()
     found = await _peek(call, first, min(wanted, AMQP_PEEKED_MESSAGES), session)
     if not found:
         return nothing()

@@ -38,6 +38,8 @@ TRUE_FILTER: Final = 0x1370000007
 FALSE_FILTER: Final = 0x1370000008
 CORRELATION_FILTER: Final = 0x1370000009
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
 _WIRE_FIELDS: Final = {
     "correlation_id": "correlation-id",
     "message_id": "message-id",
@@ -151,12 +153,19 @@ def _typed_values(given: object) -> TypedValues:
         return ()
     if not isinstance(given, dict):
         raise ArgumentError("The properties of a correlation filter are not a map.")
-    return tuple((str(name), TypedValue.of(_scalar(value))) for name, value in given.items())
+    return tuple((str(name), _typed_value(str(name), value)) for name, value in given.items())
+
+
+def _typed_value(name: str, value: object) -> TypedValue:
+    try:
+        return TypedValue.of(_scalar(value))
+    except (ValueError, OverflowError):
+        raise ArgumentOutOfRange(f"The property '{name[:100]}' of a correlation filter is out of range.") from None
 
 
 def _scalar(value: object) -> Scalar:
     if isinstance(value, Timestamp):
-        return datetime.fromtimestamp(value / 1000, UTC)
+        return _EPOCH + timedelta(milliseconds=int(value))
     if isinstance(value, bool):
         return value
     if isinstance(value, int):
@@ -197,6 +206,15 @@ def _described_filter(rule_filter: FilterDescription) -> Described:
 def _wire_value(value: Scalar) -> object:
     if isinstance(value, datetime):
         return Timestamp(int(value.timestamp() * 1000))
-    if isinstance(value, int) and not isinstance(value, bool) and -(1 << 31) <= value < 1 << 31:
-        return Int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return _wire_integer(value)
     return str(value) if isinstance(value, (Decimal, timedelta)) else value
+
+
+def _wire_integer(value: int) -> object:
+    """An integer in the type that clients choose for its size."""
+    if -(1 << 31) <= value < 1 << 31:
+        return Int(value)
+    if value >= 1 << 63:
+        return ULong(value)
+    return value

@@ -22,6 +22,7 @@ from polybus.amqp.outcomes import (
     TransactionalState,
 )
 from polybus.amqp.outgoing import OutgoingLink
+from polybus.amqp.types import AmqpArray, Described
 from polybus.clock import Now
 from polybus.errors import ArgumentError, InvalidOperation, PolybusError
 from polybus.gateway.amqp_addresses import Place
@@ -99,7 +100,7 @@ def properties_of(given: object) -> dict[str, object] | None:
     if not isinstance(given, dict):
         raise ArgumentError("The properties to modify are not a map.")
     for value in given.values():
-        if isinstance(value, (list, dict)):
+        if isinstance(value, (list, dict, AmqpArray, Described)):
             raise ArgumentError("A property can be set to a plain value only.")
     return {str(name): value for name, value in given.items()}
 

@@ -17,6 +17,7 @@ from polybus.gateway.http_atom import manage
 from polybus.gateway.http_auth import authorize_any
 from polybus.gateway.http_bulk import handle_bulk, is_bulk
 from polybus.gateway.http_errors import error_response, not_allowed
+from polybus.gateway.http_faults import FaultPanel
 from polybus.gateway.http_health import Health
 from polybus.gateway.http_messages import handle_messages
 from polybus.gateway.http_metrics import metrics
@@ -29,6 +30,7 @@ _MESSAGE_TARGETS = (TargetKind.MESSAGES, TargetKind.HEAD, TargetKind.MESSAGE)
 def make_app(
     gateway: Gateway,
     *,
+    faults: FaultPanel | None = None,
     is_ready: Callable[[], bool] = lambda: True,
     open_metrics: bool = True,
     entity_metrics: bool = True,
@@ -36,22 +38,25 @@ def make_app(
 ) -> ASGIApp:
     """The application. It must run on the bus's own loop.
 
-    `is_ready` says whether what was declared exists; until then health is 503. Metrics need a token unless
-    `open_metrics`. `strict_properties` refuses custom properties that are neither quoted nor numbers.
+    `faults` opens the fault switches. `is_ready` says whether what was declared exists; until then health is 503.
+    Metrics need a token unless `open_metrics`. `strict_properties` refuses custom properties that are neither quoted
+    nor numbers.
     """
-    return HttpApp(gateway, is_ready, open_metrics, entity_metrics, strict_properties)
+    return HttpApp(gateway, faults, is_ready, open_metrics, entity_metrics, strict_properties)
 
 
 class HttpApp:
     def __init__(
         self,
         gateway: Gateway,
+        faults: FaultPanel | None,
         is_ready: Callable[[], bool],
         open_metrics: bool,
         entity_metrics: bool,
         strict_properties: bool,
     ) -> None:
         self._gateway = gateway
+        self._panel = faults
         self._health = Health(gateway, is_ready)
         self._open_metrics = open_metrics
         self._entity_metrics = entity_metrics
@@ -80,7 +85,7 @@ class HttpApp:
         if _is_about_the_bus(call):
             return await self._about_the_bus(call)
         if is_bulk(call):
-            return await handle_bulk(call)
+            return await handle_bulk(call, self._panel)
         target = parse_http_path(call.raw_path)
         if target.kind in _MESSAGE_TARGETS:
             return await handle_messages(call, target, strict=self._strict)

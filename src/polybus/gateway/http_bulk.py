@@ -28,6 +28,7 @@ from polybus.gateway.http_bulk_cursors import (
 from polybus.gateway.http_bulk_reads import get_browse, get_events, get_log, get_range
 from polybus.gateway.http_bulk_writes import get_producer, post_abort, post_move, post_publish, post_stage
 from polybus.gateway.http_errors import not_allowed
+from polybus.gateway.http_faults import FaultPanel, handle_faults
 from polybus.gateway.http_openapi import openapi
 from polybus.gateway.http_promises import run
 from polybus.gateway.http_request import Call
@@ -80,11 +81,13 @@ def is_bulk(call: Call) -> bool:
     return fold(call.path.split("/")[1]) == PREFIX
 
 
-async def handle_bulk(call: Call) -> Response:
+async def handle_bulk(call: Call, panel: FaultPanel | None) -> Response:
     """Answers a request under `/$polybus`."""
     segments = [unquote(segment) for segment in call.raw_path.strip("/").split("/")][1:]
     if segments[:1] == ["entities"]:
         return await _of_entity(call, segments[1:])
+    if segments[:1] == ["faults"] and panel is not None:
+        return await handle_faults(call, panel, segments[1:])
     if segments not in (["openapi.json"], ["stores"], ["cursors"]):
         raise EntityNotFound(f"There is nothing at '{call.path[:200]}'.")
     if call.method != "GET":

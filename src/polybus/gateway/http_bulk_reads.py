@@ -70,6 +70,8 @@ def _partition(log: PartitionLog) -> dict[str, object]:
         "available": True,
         "earliest": log.earliest,
         "stable_end": log.stable_end,
+        "messages": log.messages,
+        "bytes": log.bytes,
     }
     if log.at_time is not None:
         shown["at_time"] = log.at_time

@@ -24,7 +24,7 @@ from polybus.gateway.sas import Rights
 from polybus.message.message import Message
 from polybus.namespace.entity import Entity
 from polybus.namespace.names import Address, fold, parse_address
-from polybus.namespace.publishing import Staged
+from polybus.namespace.publishing import Publication, Staged
 from polybus.namespace.redrive import move_messages
 from polybus.namespace.stage_writer import StageWriter
 from polybus.partition.staging import STAGE_BYTES
@@ -124,22 +124,28 @@ def _lines(body: bytes, loose: bool) -> Iterator[Frame]:
 
 
 async def post_publish(request: BulkCall) -> Response:
-    """Makes stages visible, once for each epoch of a query; answers when that is certain."""
+    """Makes stages visible, once for each epoch of a query (or just so, without a producer); answers when that is
+    certain."""
     body = await request.json()
     stages = _stages(request, body)
+    publishing = request.bus.publishing
+    if "producer" not in body:
+        return await _published(body, await run(publishing.publish_plain(stages)), {})
     producer, query = text_in(body, "producer"), text_in(body, "query")
     epoch = number_in(body, "epoch")
-    publishing = request.bus.publishing
-    work = publishing.publish(request.namespace.name, producer, query, epoch, stages)
-    publication = await run(work)
+    publication = await run(publishing.publish(request.namespace.name, producer, query, epoch, stages))
+    known = publishing.producer(request.namespace.name, producer)
+    return await _published(body, publication, {"epoch": known.epoch if known is not None else -1})
+
+
+async def _published(body: dict[str, Any], publication: Publication | None, told: dict[str, int]) -> Response:
+    """Answers, at once or when all of it can be received, as the client wishes."""
     visible = True
     if publication is not None:
         moved = from_promise(publication.visible)
         await asyncio.wait((moved,), timeout=number_in(body, "wait_seconds", 0, 60))
         visible = moved.done()
-    known = publishing.producer(request.namespace.name, producer)
-    last = known.epoch if known is not None else -1
-    return answer({"published": publication is not None, "epoch": last, "visible": visible})
+    return answer({"published": publication is not None, **told, "visible": visible})
 
 
 async def post_abort(request: BulkCall) -> Response:

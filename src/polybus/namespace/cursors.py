@@ -201,7 +201,7 @@ class Cursors:
         """Sets the floors of a broker that is about to serve, so that nothing a cursor wants is let go."""
         for entity_id, log_id in [*self._cursors, *self._beginning]:
             if entity_id == partition.entity_id and _exists(broker, log_id):
-                pass
+                broker.log(log_id).floor = self._floor((entity_id, log_id), partition.index)
 
     def partition_changed(self, partition: PartitionHost) -> None:
         """A partition serves again: what floors have let go meanwhile is removed."""

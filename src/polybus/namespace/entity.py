@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from polybus.clock import Clock
-from polybus.errors import EntityDisabled, EntityNotFound, InvalidOperation
+from polybus.errors import EntityDisabled, EntityNotFound, InvalidOperation, PartitionUnavailable
 from polybus.namespace.description import (
     EntityAvailability,
     EntityDescription,
@@ -97,6 +97,8 @@ class Entity:
         self.receivers = 0
         """Receiving links that are open: an entity with one is not idle."""
         self.accessed_ms = 0
+        self.throttled = False
+        """Sends are refused as busy: a fault that users can switch on."""
         self._clock = clock
         self._loop = loop
         self.watchers: dict[object, Callable[[], None]] = {}
@@ -192,6 +194,9 @@ class Entity:
             raise EntityNotFound(f"The messaging entity '{self.name}' could not be found.")
         if not self.description.status.allows_send:
             raise EntityDisabled(f"The messaging entity '{self.name}' is disabled for sending.")
+        if self.throttled:
+            # As if its partitions were away: whoever forwards to it waits instead of giving up.
+            raise PartitionUnavailable(f"The request was terminated because '{self.name}' is being throttled.")
 
     def source(self, address: Address) -> Source:
         log_id = self.log_id(address)

@@ -18,6 +18,7 @@ from polybus.namespace.promise import Loop, Promise, spawn
 from polybus.namespace.sender import check_open
 from polybus.partition import inbox, sending, transfers
 from polybus.partition.broker import Broker
+from polybus.partition.output import Output
 from polybus.partition.transfers import Transfer
 
 Pair = tuple[int, int, int, int]
@@ -33,7 +34,8 @@ class Forwarder:
         self._entities = entities
         self._loop = loop
         self._clock = clock
-        self._looking: dict[tuple[int, int], bool] = {}
+        self._looking: dict[tuple[int, int], Output] = {}
+        """Partitions whose outbox is looked into when this output is synced."""
         self._moving: dict[Pair, bool] = {}
         """Pairs under way, and whether more has come since their outbox was last read."""
         self.forwarded = 0
@@ -41,16 +43,19 @@ class Forwarder:
     def outbox_grew(self, broker: Broker) -> None:
         """Messages entered an outbox: they move on when the open output is synced."""
         key = (broker.entity_id, broker.index)
-        if key not in self._looking:
-            self._looking[key] = True
-            broker.out().replies.append((self._synced, key, None))
+        batch = broker.out()
+        if self._looking.get(key) is not batch:  # an earlier output says nothing about what is in this one
+            self._looking[key] = batch
+            batch.replies.append((self._synced, (key, batch), None))
 
     def _synced(self, context: object, result: object, error: PolybusError | None) -> None:
         del result
         assert isinstance(context, tuple)
-        self._looking.pop(context, None)
+        key, batch = context
+        if self._looking.get(key) is batch:
+            del self._looking[key]
         if error is None:
-            spawn(self.look(context[0], context[1])).then(_heard)
+            spawn(self.look(key[0], key[1])).then(_heard)
 
     async def look(self, entity_id: int, index: int) -> None:
         """Starts moving for every destination that the outbox names."""

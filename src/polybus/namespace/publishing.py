@@ -146,19 +146,29 @@ class Publishing:
         if not any(stage.partitions for stage in stages):
             return None
         further = producer.at(query, epoch)
+        changes = Changes().put(further.key, further.record())
+        publication = await self._commit(changes, {"producer": name, "query": query, "epoch": epoch}, stages)
+        self._producers[namespace, name] = further
+        return publication
+
+    async def publish_plain(self, stages: list[Staged]) -> Publication | None:
+        """Publishes stages that belong to no producer. Asking again is harmless: what was moved is gone."""
+        if not any(stage.partitions for stage in stages):
+            return None
+        return await self._commit(Changes(), {}, stages)
+
+    async def _commit(self, changes: Changes, names: Record, stages: list[Staged]) -> Publication:
+        """Writes the record that makes stages published, together with what else must be written."""
         self._number += 1
         key = records.PUBLISHED + self._number.to_bytes(8, "big")
         record: Record = {
-            "producer": name,
-            "query": query,
-            "epoch": epoch,
+            **names,
             "stages": [
                 {"entity": stage.entity_id, "stage": stage.stage_id.hex(), "partitions": stage.partitions}
                 for stage in stages
             ],
         }
-        await self._bus.catalogue.write(Changes().put(further.key, further.record()).put(key, record))
-        self._producers[namespace, name] = further
+        await self._bus.catalogue.write(changes.put(key, record))
         publication = Publication(key, record)
         self._follow(publication)
         return publication

@@ -36,6 +36,9 @@ class PartitionLog:
         self.stable_end = 0
         self.at_time: int | None = None
         """The first position at or after the time that was asked for."""
+        self.messages = 0
+        self.bytes = 0
+        """What can be read now, kept messages included; a pipeline makes an average size of it."""
 
     def require(self) -> None:
         if self.problem is not None:
@@ -60,6 +63,8 @@ async def _describe(partition: PartitionHost, log_id: int, time_ms: int | None, 
     log = broker.log(log_id)
     into.earliest = await partition.run(keeping.earliest(log))
     into.stable_end = log.stable_end
+    into.messages = log.active + log.retained
+    into.bytes = log.active_bytes + log.retained_bytes
     if time_ms is not None:
         into.at_time = await partition.run(keeping.position_at_time(broker, log, time_ms))
 

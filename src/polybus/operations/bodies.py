@@ -9,33 +9,32 @@ from __future__ import annotations
 import struct
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from polybus.errors import PolybusError, StoreCorrupt
 from polybus.message.message import Message
-from polybus.operations.reading import Reader
 from polybus.partition import records
 from polybus.partition.bodies import Bodies
 
-Report = Callable[[bytes, str], None]
+if TYPE_CHECKING:
+    from polybus.operations.partition_check import PartitionCheck
+
 _BROKEN: Final = (PolybusError, struct.error)
+_END: Final = (b"", b"")
 
 
 class BodyBook:
     """The bodies of one partition."""
 
-    def __init__(self, reader: Reader, prefix: bytes, counter: int, report: Report) -> None:
-        self.rows = 0
+    def __init__(self, partition: PartitionCheck, counter: int) -> None:
         self.live_bytes = 0
         """What counts against the entity's size: each body once, while one copy of it is not settled."""
         self.incomplete = False
-        self._reader = reader
-        self._report = report
+        self._partition = partition
         self._counter = counter
-        self._body_prefix = prefix + records.BODIES
-        self._count_prefix = prefix + records.BODY_COUNTS
-        self._decoder = Bodies(prefix)
+        self._body_prefix = partition.prefix + records.BODIES
+        self._count_prefix = partition.prefix + records.BODY_COUNTS
+        self._decoder = Bodies(partition.prefix)
         self._numbers = array("Q")
         self._sizes = array("Q")
         self._copies = array("q")
@@ -46,24 +45,24 @@ class BodyBook:
         return len(self._numbers)
 
     def _load(self) -> None:
-        counts = self._reader.rows(self._count_prefix, records.after(self._count_prefix))
-        count_key, count = next(counts, (b"", b""))
-        for key, value in self._reader.rows(self._body_prefix, records.after(self._body_prefix)):
-            self.rows += 1
+        """Walks bodies and counts side by side."""
+        counts = self._partition.table(self._count_prefix)
+        count_key, count = next(counts, _END)
+        for key, value in self._partition.table(self._body_prefix):
             while count_key and count_key[-8:] < key[-8:]:
                 self._report(count_key, "counts copies of a body that is missing")
-                self.rows += 1
-                count_key, count = next(counts, (b"", b""))
+                count_key, count = next(counts, _END)
             if count_key[-8:] != key[-8:]:
                 self._report(key, "a body whose copies are not counted")
                 continue
             self._take(key, value, count_key, count)
-            self.rows += 1
-            count_key, count = next(counts, (b"", b""))
+            count_key, count = next(counts, _END)
         while count_key:
             self._report(count_key, "counts copies of a body that is missing")
-            self.rows += 1
-            count_key, _ = next(counts, (b"", b""))
+            count_key, count = next(counts, _END)
+
+    def _report(self, key: bytes, problem: str) -> None:
+        self._partition.report(key, problem)
 
     def _take(self, key: bytes, value: bytes, count_key: bytes, count: bytes) -> None:
         number = records.number_of(key)
@@ -98,7 +97,7 @@ class BodyBook:
 
     def message(self, number: int) -> Message:
         """The message in a body; StoreCorrupt where there is none to be read."""
-        value = self._reader.get([records.number_key(self._body_prefix, number)])[0]
+        value = self._partition.reader.get([records.number_key(self._body_prefix, number)])[0]
         return Message(records.unsealed(value or b"", "a body"), True)
 
     def finish(self) -> None:

@@ -41,8 +41,7 @@ class BrokerTables:
         return self._partition.prefix + table
 
     def _rows(self, table: bytes) -> Iterator[Row]:
-        prefix = self._prefix(table)
-        return self._partition.counted(self._partition.reader.rows(prefix, records.after(prefix)))
+        return self._partition.table(self._prefix(table))
 
     def _stored(self, key: bytes, value: bytes) -> Stored | None:
         try:
@@ -73,7 +72,7 @@ class BrokerTables:
             if sequence & NUMBER_MASK > last:
                 partition.report(key, f"its number is above the counter, {last}: it would be given again")
             partition.lookups.expect(due, records.due_key(partition.prefix, stored.expires_ms, sequence), b"", key)
-        partition.lookups.look_for_strays(due, lambda key, _: self._is_due(key))
+        partition.lookups.look_for_strays(due, lambda key: self._is_due(key))
 
     def _is_due(self, key: bytes) -> bool:
         due_ms, sequence = records.due_of(key)
@@ -117,7 +116,7 @@ class BrokerTables:
                 partition.report(key, str(error))
                 continue
             partition.lookups.expect(times, history.time_key(time_ms, message_id), b"", key)
-        partition.lookups.look_for_strays(times, lambda key, _: self._is_remembered(history, key))
+        partition.lookups.look_for_strays(times, lambda key: self._is_remembered(history, key))
 
     def _is_remembered(self, history: DuplicateHistory, key: bytes) -> bool:
         at = len(history.time_prefix)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -46,6 +48,24 @@ LOG_TABLES: Final = (
     records.EVENTS,
 )
 """Those whose keys go on with the id of a log."""
+_LOG_NUMBER: Final = PREFIX_BYTES + 1 + 4 + 8
+KEY_BYTES: Final = {
+    records.META: PREFIX_BYTES + 1,
+    records.LOG_META: PREFIX_BYTES + 1 + 4,
+    records.ACTIVE: _LOG_NUMBER,
+    records.DEFERRED: _LOG_NUMBER,
+    records.NUMBERS: _LOG_NUMBER,
+    records.SETTLED: _LOG_NUMBER,
+    records.EVENTS: _LOG_NUMBER,
+    records.SCHEDULED: PREFIX_BYTES + 1 + 8,
+    records.BODIES: PREFIX_BYTES + 1 + 8,
+    records.BODY_COUNTS: PREFIX_BYTES + 1 + 8,
+    records.DUE: len(records.due_key(bytes(PREFIX_BYTES), 0, 0)),
+    records.EXPIRY: len(records.expiry_key(bytes(PREFIX_BYTES), 0, 0, 0)),
+    records.OUTBOX: len(records.outbox_key(bytes(PREFIX_BYTES), 0, 0, 0)),
+    records.INBOX: len(records.inbox_key(bytes(PREFIX_BYTES), 0, 0)),
+}
+"""The length of the keys of those tables in which all are of one length."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +81,10 @@ class Finding:
     @property
     def place(self) -> str:
         return self.entity if self.partition is None else f"{self.entity} partition {self.partition}"
+
+
+Report = Callable[[bytes, str], None]
+"""Called as report(key, problem)."""
 
 
 class Findings:
@@ -108,7 +132,7 @@ def _details(table: bytes, key: bytes, rest: bytes) -> str:
             entity, index = records.inbox_of(key)
             return f"from entity {entity} partition {index}"
         return _plain(table, rest)
-    except (ValueError, IndexError):
+    except (ValueError, struct.error):
         return rest.hex()
 
 

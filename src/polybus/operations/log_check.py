@@ -63,8 +63,7 @@ class LogCheck:
         return records.log_prefix(self._partition.prefix, table, self.id)
 
     def _rows(self, table: bytes) -> Iterator[Row]:
-        prefix = self._prefix(table)
-        return self._partition.counted(self._reader.rows(prefix, records.after(prefix)))
+        return self._partition.table(self._prefix(table))
 
     def _report(self, key: bytes, problem: str) -> None:
         self._partition.report(key, problem)
@@ -208,7 +207,7 @@ class LogCheck:
     def _look_for_strays(self) -> None:
         for table in (records.NUMBERS, records.SESSION_MESSAGES):
             self._partition.lookups.look_for_strays(
-                self._prefix(table), lambda key, _: self.owns(key, records.number_of(key))
+                self._prefix(table), lambda key: self.owns(key, records.number_of(key))
             )
 
     # Other tables and counters

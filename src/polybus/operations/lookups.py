@@ -6,19 +6,20 @@ found, message and index agree; only where it holds more is it walked row by row
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import struct
+from collections.abc import Callable, Iterator
 
 from polybus.limits import CHECK_PAGE
-from polybus.operations.bodies import Report
-from polybus.operations.findings import key_text
+from polybus.operations.findings import Report, key_text
 from polybus.operations.reading import Reader
 from polybus.partition.records import after
+from polybus.rows import Row
 
 
 class Lookups:
-    def __init__(self, reader: Reader, report: Report) -> None:
-        self.rows = 0
+    def __init__(self, reader: Reader, table: Callable[[bytes], Iterator[Row]], report: Report) -> None:
         self._reader = reader
+        self._table = table
         self._report = report
         self._keys: list[bytes] = []
         self._values: list[bytes] = []
@@ -49,13 +50,16 @@ class Lookups:
         for column in (self._keys, self._values, self._owners, self._prefixes):
             column.clear()
 
-    def look_for_strays(self, prefix: bytes, belongs: Callable[[bytes, bytes], bool]) -> None:
+    def look_for_strays(self, prefix: bytes, belongs: Callable[[bytes], bool]) -> None:
         """Reports rows of an index that no message asked for; `belongs` decides about one row."""
         self.flush()
-        there = sum(1 for _ in self._reader.rows(prefix, after(prefix)))
-        self.rows += there
+        there = sum(1 for _ in self._table(prefix))
         if there == self._found.get(prefix, 0):
             return
-        for key, value in self._reader.rows(prefix, after(prefix)):
-            if not belongs(key, value):
+        for key, _ in self._reader.rows(prefix, after(prefix)):
+            try:
+                stray = not belongs(key)
+            except struct.error:
+                continue  # a key of the wrong length, which is reported already
+            if stray:
                 self._report(key, "an index row without its message")

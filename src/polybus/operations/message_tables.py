@@ -9,7 +9,8 @@ from typing import Final
 from polybus.errors import PolybusError
 from polybus.message.message import GROUP_ID, Message
 from polybus.message.overlay import overlay_from_bytes
-from polybus.operations.bodies import BodyBook, Report
+from polybus.operations.bodies import BodyBook
+from polybus.operations.findings import Report
 from polybus.partition import records
 from polybus.partition.records import SettledMark, Stored
 from polybus.rows import Row

@@ -14,7 +14,7 @@ from polybus.operations.bodies import BodyBook
 from polybus.operations.broker_tables import BrokerTables
 from polybus.operations.catalogue_facts import EntityFacts
 from polybus.operations.counters import LogCounters, PartitionCounters
-from polybus.operations.findings import LOG_TABLES, PREFIX_BYTES, TABLES, Finding, Findings, key_text
+from polybus.operations.findings import KEY_BYTES, LOG_TABLES, PREFIX_BYTES, TABLES, Finding, Findings, key_text
 from polybus.operations.log_check import LogCheck
 from polybus.operations.lookups import Lookups
 from polybus.operations.message_tables import BROKEN
@@ -36,7 +36,7 @@ class PartitionCheck:
         self.prefix = records.partition_prefix(entity.id, index)
         self.rows = 0
         self.findings = 0
-        self.lookups = Lookups(reader, self.report)
+        self.lookups = Lookups(reader, self.table, self.report)
         self.counters = PartitionCounters(None)
         self.logs: dict[int, LogCheck] = {}
         self.tables = BrokerTables(self)
@@ -50,12 +50,16 @@ class PartitionCheck:
         self.findings += 1
         self._findings.add(Finding(self.reader.url, self.entity.name, self.index, key_text(key), problem))
 
-    def counted(self, rows: Iterator[Row]) -> Iterator[Row]:
-        """The same rows, counted when they are through."""
+    def table(self, prefix: bytes) -> Iterator[Row]:
+        """The rows of a table, or of one log's part of it, counted; a key of the wrong length is reported."""
         count = 0
-        for row in rows:
+        length = KEY_BYTES.get(prefix[PREFIX_BYTES : PREFIX_BYTES + 1])
+        for row in self.reader.rows(prefix, records.after(prefix)):
             count += 1
-            yield row
+            if length is None or len(row[0]) == length:
+                yield row
+            else:
+                self.report(row[0], "its key is too long or too short")
         self.rows += count
 
     def run(self) -> None:
@@ -66,17 +70,15 @@ class PartitionCheck:
         except StoreError as error:
             self.readable = False
             self.report(self.prefix, str(error))
-        self.rows += self.lookups.rows
 
     def _run(self) -> None:
         self._read_counters()
-        self.bodies = BodyBook(self.reader, self.prefix, self.counters.bodies, self.report)
-        self.rows += self.bodies.rows
+        self.bodies = BodyBook(self, self.counters.bodies)
         for log_id in self._log_ids():
             self._check_log(log_id)
         self.tables.run()
         expiry = self.prefix + records.EXPIRY
-        self.lookups.look_for_strays(expiry, lambda key, _: self._expires(key))
+        self.lookups.look_for_strays(expiry, lambda key: self._expires(key))
         self._compare()
 
     # Tables
@@ -100,6 +102,10 @@ class PartitionCheck:
             start, end = self.prefix + table, records.after(self.prefix + table)
             while (row := next(self.reader.rows(start, end), None)) is not None:
                 log_id = int.from_bytes(row[0][PREFIX_BYTES + 1 : PREFIX_BYTES + 5], "big")
+                if len(row[0]) < PREFIX_BYTES + 5:
+                    self.report(row[0], "its key is too long or too short")
+                    start = row[0] + b"\0"
+                    continue
                 found.add(log_id)
                 start = records.log_prefix(self.prefix, table, log_id + 1) if log_id < 0xFFFFFFFF else end
         return sorted(found)
@@ -142,7 +148,7 @@ class PartitionCheck:
             except BROKEN as error:
                 self.report(key, str(error))
         prefix = self.prefix + records.LOG_META
-        for log_key, log_value in self.counted(self.reader.rows(prefix, records.after(prefix))):
+        for log_key, log_value in self.table(prefix):
             try:
                 self._log_counters[int.from_bytes(log_key[-4:], "big")] = LogCounters(log_value)
             except BROKEN as error:

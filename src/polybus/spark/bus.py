@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -50,6 +50,10 @@ class Bus:
 
     def close(self) -> None:
         self._transport.close()
+
+    def repeat(self, work: Callable[[], Any]) -> Any:
+        """Opens a stream, again where the bus is away."""
+        return self._transport.repeat(work)
 
     # The log
 
@@ -120,8 +124,3 @@ def _cursor(told: dict[str, Any]) -> CursorState:
 
 def _by_index(told: dict[str, int]) -> dict[int, int]:
     return {int(index): position for index, position in told.items()}
-
-
-def batches_of(stages: list[Stage], most: int) -> Iterator[list[Stage]]:
-    for start in range(0, len(stages), most):
-        yield stages[start : start + most]

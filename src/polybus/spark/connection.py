@@ -74,7 +74,8 @@ def _signed(resource: str, key_name: str, key: str, expires: int) -> str:
     audience = quote(resource, safe="")
     text = f"{audience}\n{expires}".encode()
     digest = base64.b64encode(hmac.new(key.encode(), text, hashlib.sha256).digest()).decode()
-    return f"SharedAccessSignature sr={audience}&sig={quote(digest, safe='')}&se={expires}&skn={quote(key_name, safe='')}"
+    signature, name = quote(digest, safe=""), quote(key_name, safe="")
+    return f"SharedAccessSignature sr={audience}&sig={signature}&se={expires}&skn={name}"
 
 
 def _fields(connection_string: str) -> dict[str, str]:

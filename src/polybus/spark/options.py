@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Final
 
 from polybus.errors import ConfigError
@@ -44,9 +44,15 @@ _SOURCE: Final = _CONNECTION | {
     "resumefrom",
     "leaseseconds",
     "takelease",
+    "pushfilters",
 }
 _SINK: Final = _CONNECTION | {"delivery", "producername", "idcolumns", "unknowncolumns", "badrows", "waitseconds"}
-_SPARKS_OWN: Final = {"path", "checkpointlocation", "asyncprogresstrackingenabled", "asyncprogresstrackingcheckpointintervalms"}
+_SPARKS_OWN: Final = {
+    "path",
+    "checkpointlocation",
+    "asyncprogresstrackingenabled",
+    "asyncprogresstrackingcheckpointintervalms",
+}
 Start = str | dict[int, int]
 """`earliest`, `latest`, or the last position of each partition that counts as read."""
 
@@ -140,6 +146,7 @@ class SourceOptions:
     from_cursor: bool
     lease_seconds: int
     take_lease: bool
+    push_filters: bool
 
 
 @dataclass(frozen=True)
@@ -181,6 +188,7 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         from_cursor=given.word("resumeFrom", ("cursor", "startingOffsets"), "cursor") == "cursor",
         lease_seconds=given.number("leaseSeconds", least=3, most=CURSOR_LEASE_SECONDS_MAX) or SPARK_LEASE_SECONDS,
         take_lease=given.flag("takeLease", False),
+        push_filters=given.flag("pushFilters", False),
     )
 
 
@@ -204,7 +212,9 @@ def _place(given: Given) -> Place:
     if text is None and variable is not None:
         text = os.environ.get(variable)
         if not text:
-            raise ConfigError(f"the environment variable {variable!r}, named by 'connectionStringEnv', is not set here")
+            raise ConfigError(
+                f"the environment variable {variable!r}, named by 'connectionStringEnv', is not set here"
+            )
     if text is None:
         raise ConfigError("the option 'connectionString' (or 'connectionStringEnv') is missing")
     entity = given.text("entity") or Connection(text).entity_path
@@ -224,19 +234,28 @@ def _offsets(name: str, text: str | None, default: str) -> Start:
     except (ValueError, TypeError, AttributeError):
         found = {}
     if not found or min(found) < 0 or min(found.values()) < 0:
-        raise ConfigError(f"the option '{name}' must be earliest, latest or positions such as {{\"0\": 41}}, not {text!r}")
+        raise ConfigError(
+            f"the option '{name}' must be earliest, latest or positions such as {{\"0\": 41}}, not {text!r}"
+        )
     return found
 
 
 def _time(name: str, text: str | None) -> str | None:
-    """A time as the bus reads it: milliseconds since 1970, which is also what Kafka's connector takes."""
-    if text is None or (text.isascii() and text.isdigit()):
-        return text
+    """A time as the bus reads it, from ISO text (UTC unless it says) or from milliseconds since 1970."""
+    if text is None:
+        return None
     try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise ConfigError(f"the option '{name}' must be an ISO time or milliseconds since 1970, not {text!r}") from None
-    return str(int(moment.timestamp() * 1000))
+        if text.isascii() and text.isdigit():
+            moment = datetime.fromtimestamp(int(text) / 1000, UTC)
+        else:
+            moment = datetime.fromisoformat(text)
+    except (ValueError, OverflowError, OSError):
+        raise ConfigError(
+            f"the option '{name}' must be an ISO time or milliseconds since 1970, not {text!r}"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _states(text: str | None) -> tuple[str, ...]:

@@ -69,7 +69,7 @@ def _deal_rest(shares: dict[int, int], backlog: dict[int, int], rest: int) -> No
 
 
 def rows_for_bytes(most_bytes: int, start: dict[int, int], target: dict[int, int], ends: list[PartitionEnd]) -> int:
-    """How many messages about so many bytes are, by the average size in the partitions that have something to read."""
+    """How many messages make about so many bytes, by the average size in partitions that have something to read."""
     sizes = {end.index: end.average_bytes for end in ends}
     counts = {index: max(end - start.get(index, 0), 0) for index, end in target.items()}
     total = sum(counts.values())
@@ -80,7 +80,9 @@ def rows_for_bytes(most_bytes: int, start: dict[int, int], target: dict[int, int
 def ranges(start: dict[int, int], end: dict[int, int]) -> list[Range]:
     """What lies between two offsets; partitions with nothing new have none."""
     return [
-        Range(index, start.get(index, 0) + 1, last) for index, last in sorted(end.items()) if last > start.get(index, 0)
+        Range(index, start.get(index, 0) + 1, last)
+        for index, last in sorted(end.items())
+        if last > start.get(index, 0)
     ]
 
 

@@ -57,16 +57,15 @@ class Transport:
         content = None if body is None else json.dumps(body).encode()
         return self.send(method, path, query, content, JSON_TYPE)
 
-    def send(
-        self, method: str, path: str, query: Query | None, content: bytes | None, kind: str
-    ) -> dict[str, Any]:
+    def send(self, method: str, path: str, query: Query | None, content: bytes | None, kind: str) -> dict[str, Any]:
         def work() -> dict[str, Any]:
             response = self._request(method, path, query, content, kind)
             text = response.read()
             found = json.loads(text) if text.strip() else {}
             return found if isinstance(found, dict) else {}
 
-        return self.repeat(work)
+        found: dict[str, Any] = self.repeat(work)
+        return found
 
     def stream(self, path: str, query: Query) -> http.client.HTTPResponse:
         """An answer that is read as it comes. Nothing else may be asked on this connection before its end."""

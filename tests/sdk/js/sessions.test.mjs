@@ -98,6 +98,7 @@ behaviour("a session's lock that runs out is lost, and the session is free", asy
   const first = await accept(bench, queue, "a", { maxAutoLockRenewalDurationInMs: 0 });
   const held = await takeOne(first);
   const second = bench.keep(await connect().acceptNextSession(queue));
+  await until(() => first.isClosed);
   await refused(first.completeMessage(held), "SessionLockLost");
   const messages = await take(second, 2);
   assert.deepEqual(bodies(messages), [0, 1]);
@@ -177,7 +178,10 @@ behaviour("a receiver without a session is refused by a queue that has sessions"
 
 behaviour("a session cannot be had from a queue without sessions", async (bench) => {
   const queue = await bench.queue();
-  await assert.rejects(bench.client.acceptSession(queue, "a"), /does not require sessions/);
+  const error = await refused(bench.client.acceptNextSession(queue), "GeneralError");
+  assert.match(error.message, /does not require sessions/);
+  // For a named session the SDK hides the bus's reason behind its own.
+  await refused(bench.client.acceptSession(queue, "a"), "SessionCannotBeLocked");
 });
 
 behaviour("a batch of one session stays together", async (bench) => {

@@ -68,18 +68,14 @@ class Bench {
   }
 
   sender(name, from = client) {
-    return this._keep(from.createSender(name));
+    return this.keep(from.createSender(name));
   }
 
   receiver(...where) {
-    return this._keep(client.createReceiver(...where));
+    return this.keep(client.createReceiver(...where));
   }
 
   keep(closable) {
-    return this._keep(closable);
-  }
-
-  _keep(closable) {
     this._open.push(closable);
     return closable;
   }

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hashlib
+import hmac
 import itertools
 import json
+import time
 import urllib.request
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from urllib.parse import quote_plus
 
 from azure.core.exceptions import ResourceNotFoundError
 from azure.servicebus import (
@@ -35,6 +40,8 @@ SHORT_LOCK = timedelta(seconds=5)
 DEAD = ServiceBusSubQueue.DEAD_LETTER
 PLAIN_TCP = version(SDK) >= (7, 14)
 """Whether the SDK knows the emulator's plain connections. Older ones speak TLS; its port takes that too."""
+
+ROOT, ROOT_KEY = "RootManageSharedAccessKey", "SAS_KEY_VALUE"
 
 _names = itertools.count(1)
 
@@ -103,6 +110,13 @@ def peek_all(receiver: ServiceBusReceiver, page: int = 100) -> list[ServiceBusRe
     return found
 
 
+def signature(resource: str, key_name: str, key: str, expires: float) -> str:
+    """A shared access signature, as an application makes one by hand."""
+    encoded, until = quote_plus(resource), str(int(expires))
+    digest = hmac.new(key.encode(), f"{encoded}\n{until}".encode(), hashlib.sha256).digest()
+    return f"SharedAccessSignature sr={encoded}&sig={quote_plus(base64.b64encode(digest))}&se={until}&skn={key_name}"
+
+
 class Entity:
     """A queue, a topic or a subscription of this behaviour's own."""
 
@@ -169,7 +183,7 @@ class Bus:
             options.setdefault("connection_verify", str(self.server.authority))
         return connection_string or self.connection_string(), options
 
-    def connection_string(self, key_name: str = "RootManageSharedAccessKey", key: str = "SAS_KEY_VALUE") -> str:
+    def connection_string(self, key_name: str = ROOT, key: str = ROOT_KEY) -> str:
         address = self.server.addresses["amqp"]
         return self.server.connection_string_for(key_name, key, address)
 
@@ -220,12 +234,22 @@ class Bus:
 
     # Time
 
+    def server_time(self) -> datetime:
+        """The server's clock, by the time it gives to a new entity."""
+        probe = self.queue()
+        return self.admin.get_queue_runtime_properties(probe.name).created_at_utc
+
     def move_clock(self, duration: timedelta) -> None:
         """Moves the server's clock forward; the SDK's stays."""
+        self.switch("clock", advance_ms=int(duration.total_seconds() * 1000))
+
+    def switch(self, switch: str, **body: Any) -> None:
+        """Turns one of the fault switches of the development profile."""
+        token = signature(f"sb://{self.server.addresses['http']}/", ROOT, ROOT_KEY, time.time() + 600)
         request = urllib.request.Request(
-            f"{self.server.http_url}/$polybus/faults/clock",
-            data=json.dumps({"advance_ms": int(duration.total_seconds() * 1000)}).encode(),
-            headers={"Content-Type": "application/json"},
+            f"{self.server.http_url}/$polybus/faults/{switch}",
+            data=json.dumps(body).encode(),
+            headers={"Content-Type": "application/json", "Authorization": token},
         )
         with urllib.request.urlopen(request) as response:
             response.read()

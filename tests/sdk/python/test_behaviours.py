@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from tests.sdk.python.behaviours import bodies, deferral, expiry, locks, peeking, receiving, sending, settling
+from tests.sdk.python.behaviours import (
+    access,
+    bodies,
+    deferral,
+    duplicates,
+    errors,
+    expiry,
+    locks,
+    peeking,
+    receiving,
+    scheduling,
+    sending,
+    sessions,
+    settling,
+    topics,
+)
 from tests.sdk.python.runner import Runner
 from tests.sdk.python.table import Behaviour, Table
 
@@ -23,30 +38,67 @@ def check(perform: Runner, behaviour: Behaviour, kind: str) -> None:
 def test_bodies(perform: Runner, behaviour: Behaviour, kind: str) -> None:
     check(perform, behaviour, kind)
 
+
 @each(sending.table)
 def test_sending(perform: Runner, behaviour: Behaviour, kind: str) -> None:
     check(perform, behaviour, kind)
+
 
 @each(receiving.table)
 def test_receiving(perform: Runner, behaviour: Behaviour, kind: str) -> None:
     check(perform, behaviour, kind)
 
+
 @each(settling.table)
 def test_settling(perform: Runner, behaviour: Behaviour, kind: str) -> None:
     check(perform, behaviour, kind)
+
 
 @each(locks.table)
 def test_locks(perform: Runner, behaviour: Behaviour, kind: str) -> None:
     check(perform, behaviour, kind)
 
+
 @each(expiry.table)
 def test_expiry(perform: Runner, behaviour: Behaviour, kind: str) -> None:
     check(perform, behaviour, kind)
+
 
 @each(deferral.table)
 def test_deferral(perform: Runner, behaviour: Behaviour, kind: str) -> None:
     check(perform, behaviour, kind)
 
+
 @each(peeking.table)
 def test_peeking(perform: Runner, behaviour: Behaviour, kind: str) -> None:
+    check(perform, behaviour, kind)
+
+
+@each(scheduling.table)
+def test_scheduling(perform: Runner, behaviour: Behaviour, kind: str) -> None:
+    check(perform, behaviour, kind)
+
+
+@each(duplicates.table)
+def test_duplicates(perform: Runner, behaviour: Behaviour, kind: str) -> None:
+    check(perform, behaviour, kind)
+
+
+@each(sessions.table)
+def test_sessions(perform: Runner, behaviour: Behaviour, kind: str) -> None:
+    check(perform, behaviour, kind)
+
+
+@each(topics.table)
+def test_topics(perform: Runner, behaviour: Behaviour, kind: str) -> None:
+    check(perform, behaviour, kind)
+
+
+@each(errors.table)
+def test_errors(perform: Runner, behaviour: Behaviour, kind: str) -> None:
+    check(perform, behaviour, kind)
+
+
+@each(access.table)
+def test_access(perform: Runner, behaviour: Behaviour, kind: str) -> None:
     check(perform, behaviour, kind)

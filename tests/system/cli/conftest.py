@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.system.cli.damage import read_rows
 from tests.system.cli.server import Served, Shell
 from tests.system.cli.small_bus import fill
 
@@ -19,6 +20,12 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = tmp_path_factory.mktemp("filled")
     asyncio.run(fill(data))
     return data
+
+
+@pytest.fixture(scope="session")
+def filled_rows(filled: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[bytes, bytes]]:
+    """What the messaging stores of the filled folder hold."""
+    return read_rows(Path(shutil.copytree(filled, tmp_path_factory.mktemp("read") / "data")))
 
 
 @pytest.fixture

@@ -26,13 +26,9 @@ class Damage(NamedTuple):
 class Rows:
     """All rows of the messaging stores, by store, and a way to change them."""
 
-    def __init__(self, data: Path) -> None:
-        self.data = data
+    def __init__(self, data: Path, rows: list[dict[bytes, bytes]]) -> None:
         self._paths = sorted((data / "stores").iterdir())
-        self.rows: list[dict[bytes, bytes]] = []
-        for path in self._paths:
-            with closing(RocksStore(path)) as store:
-                self.rows.append(dict(store.scan(b"", b"\xff" * 9, 1 << 30)))
+        self.rows = rows
 
     def find(self, table: bytes, log_kind: int | None = None, at: int = 0) -> bytes:
         """The key of a row of this table; of a main or dead-letter log where that is said."""
@@ -89,6 +85,15 @@ class Rows:
         }
         fields |= {"size": stored.size} | changes
         self.put(key, records.message_record(**fields, overlay=stored.overlay, raw=stored.raw))
+
+
+def read_rows(data: Path) -> list[dict[bytes, bytes]]:
+    """All rows of the messaging stores of a data folder, by store."""
+    found = []
+    for path in sorted((data / "stores").iterdir()):
+        with closing(RocksStore(path)) as store:
+            found.append(dict(store.scan(b"", b"\xff" * 9, 1 << 30)))
+    return found
 
 
 def of_entity(key: bytes, entity: int) -> bool:
@@ -197,6 +202,15 @@ def unknown_table(rows: Rows) -> None:
     rows.put(rows.find(records.META)[:7] + b"~x", b"")
 
 
+def short_key(table: bytes) -> Change:
+    """A row whose key ends where its number should be."""
+    return lambda rows: rows.put(rows.find(table)[:-3], rows.value(rows.find(table)))
+
+
+def log_without_id(rows: Rows) -> None:
+    rows.put(rows.find(records.ACTIVE)[:8], b"")
+
+
 def unknown_key(rows: Rows) -> None:
     rows.put(b"~", b"", store=0)
 
@@ -292,6 +306,10 @@ DAMAGES = [
     Damage("an unknown subscription", unknown_subscription, "subscription 77, which does not exist"),
     Damage("a partition in another store", misplaced, "where it was never placed"),
     Damage("an unknown table", unknown_table, "no table of a partition"),
+    Damage("a short key among messages", short_key(records.ACTIVE), "too long or too short"),
+    Damage("a short key in an index", short_key(records.EXPIRY), "too long or too short"),
+    Damage("a short key of the outbox", short_key(records.OUTBOX), "too long or too short"),
+    Damage("a log without an id", log_without_id, "too long or too short"),
     Damage("an unknown key", unknown_key, "no table of a messaging store"),
     Damage("a mark without doubt", mark_without_doubt, "does not doubt"),
 ]

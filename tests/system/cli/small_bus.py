@@ -106,6 +106,16 @@ class SmallBus:
         await asyncio.wait_for(catcher.full.wait(), 10)
         return catcher.deliveries
 
+    async def receive_now(self, path: str, count: int) -> list[Delivery]:
+        """What is there at once, however little."""
+        address = parse_address(path)
+        catcher = Catcher(count)
+        source = self.namespace.addressed(address).source(address)
+        source.want(catcher)
+        await run(_await(source.drained()))
+        source.forget(catcher)
+        return catcher.deliveries
+
     async def receive_session(self, path: str, session: str, count: int) -> list[Delivery]:
         address = parse_address(path)
         entity = self.namespace.addressed(address)

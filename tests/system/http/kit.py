@@ -16,7 +16,7 @@ import httpx
 import uvicorn
 
 from polybus.clock import Clock, MovableClock
-from polybus.errors import StoreError
+from polybus.errors import ConfigError, StoreError
 from polybus.gateway.gateway import Gateway
 from polybus.gateway.http_app import make_app
 from polybus.gateway.http_promises import run
@@ -59,8 +59,13 @@ class Disk:
     def opener(self, loop: asyncio.AbstractEventLoop) -> Callable[[], Promise[Any]]:
         def open_it() -> Promise[Any]:
             promise: Promise[Any] = Promise()
-            if self.down:
-                promise.reject(StoreError("it was taken away"))
+            try:
+                if self.down:
+                    raise StoreError("it was taken away")
+                if isinstance(self.store, FailingStore):
+                    self.store.faults.meet("open")
+            except StoreError as error:
+                promise.reject(error)
                 return promise
             if self._opened:
                 self.store = self.store.reopen()
@@ -90,6 +95,23 @@ class RocksDisk(Disk):
         return open_it
 
 
+class Panel:
+    """What a node gives to the fault switches."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    @property
+    def faults(self) -> list[Any]:
+        return [disk.store.faults for disk in self._server.disks]
+
+    def advance_clock(self, ms: int) -> None:
+        if not isinstance(self._server.clock, MovableClock):
+            raise ConfigError("the clock can only be moved where the bus was started with --clock movable")
+        self._server.clock.advance(ms)
+        self._server.bus.clock_moved()
+
+
 class Server:
     """The bus and its listeners. Everything on the bus happens in the server's thread: use `do`."""
 
@@ -102,6 +124,7 @@ class Server:
         disks: list[Disk] | None = None,
         catalogue: Disk | None = None,
         hosts: list[str] | None = None,
+        faults: bool = False,
         **options: Any,
     ) -> None:
         self.certificates: CertificateFiles = ensure_certificates(folder, datetime.datetime.now(datetime.UTC))
@@ -110,6 +133,7 @@ class Server:
         self.disks = disks or [Disk(FailingStore(MemoryStore())) for _ in range(4)]
         self.catalogue = catalogue or Disk()
         self.options = options
+        self.faults = faults
         self.hosts = hosts
         self.errors: list[Exception] = []
         self.bus: Bus
@@ -150,7 +174,7 @@ class Server:
     async def _serve(self) -> None:
         self._stop = asyncio.Event()
         await self._start_bus()
-        app = make_app(self.gateway, **self.options)
+        app = make_app(self.gateway, faults=Panel(self) if self.faults else None, **self.options)
         cert, key = str(self.certificates.certificate), str(self.certificates.key)
         for listener, tls in ((self._plain, {}), (self._secure, {"ssl_certfile": cert, "ssl_keyfile": key})):
             config = uvicorn.Config(app, lifespan="off", log_level="critical", http=_http(), ws="wsproto", **tls)
@@ -178,7 +202,7 @@ class Server:
         self.stop()
         folder = self.certificates.authority.parent
         return Server(
-            folder, tier=self.tier, clock=self.clock, disks=self.disks, catalogue=self.catalogue, **self.options
+            folder, tier=self.tier, clock=self.clock, disks=self.disks, catalogue=self.catalogue, faults=self.faults, **self.options
         ).start()
 
     # Use

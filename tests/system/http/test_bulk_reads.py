@@ -54,7 +54,8 @@ def complete(http: httpx.Client, path: str) -> httpx.Response:
 def test_a_log_says_where_it_begins_and_ends(http: httpx.Client, queue: str) -> None:
     bulk = Bulk(http, queue)
     empty = bulk.log()
-    assert all(log == {"partition": index, "available": True, "earliest": 1, "stable_end": 0} for index, log in empty.items())
+    nothing = {"available": True, "earliest": 1, "stable_end": 0, "messages": 0, "bytes": 0}
+    assert all(log == {"partition": index, **nothing} for index, log in empty.items())
     send(http, queue, *(f"m{number}" for number in range(32)))
     ends = [log["stable_end"] for log in bulk.log().values()]
     assert ends == ([2] * 16 if len(ends) == 16 else [32])

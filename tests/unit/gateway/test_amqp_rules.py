@@ -142,6 +142,8 @@ def test_null_fields_are_not_part_of_the_filter(client: Client, management: Mana
         ({"correlation-filter": {}}, "com.microsoft:argument-error"),
         ({"correlation-filter": {"label": 5}}, "com.microsoft:argument-error"),
         ({"correlation-filter": {"properties": {"p": [1]}}}, "com.microsoft:argument-error"),
+        ({"correlation-filter": {"properties": {"p": Timestamp(1 << 62)}}}, "com.microsoft:argument-out-of-range"),
+        ({"correlation-filter": {"properties": {"": 1}}}, "com.microsoft:argument-error"),
         ({**TRUE, "sql-rule-action": {"expression": "SET nonsense"}}, "com.microsoft:argument-error"),
         ("text", "com.microsoft:argument-error"),
     ],
@@ -187,7 +189,16 @@ def test_listening_is_right_enough(sim: SimBus) -> None:
 def test_values_keep_their_types_through_the_catalogue_and_back() -> None:
     when = Timestamp(1_700_000_000_000)
     token = UUID(int=7)
-    properties = {"t": when, "u": token, "big": 1 << 40, "small": Int(1), "raw": b"x", "f": 0.5, "no": False}
+    properties = {
+        "t": when,
+        "u": token,
+        "big": 1 << 40,
+        "huge": ULong((1 << 64) - 1),
+        "small": Int(1),
+        "raw": b"x",
+        "f": 0.5,
+        "no": False,
+    }
     rule = rule_from("r", {"correlation-filter": {"properties": properties}})
     assert isinstance(rule.filter, CorrelationFilterDescription)
     values = dict(rule.filter.properties)

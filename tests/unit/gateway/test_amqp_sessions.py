@@ -79,6 +79,15 @@ def test_a_described_filter_is_echoed_described(sim: SimBus, client: Client, nam
     assert client.expect_attached().fields[5].value[7] == {FILTER: Described(descriptor, "two")}
 
 
+def test_an_id_that_no_session_can_have_is_refused(client: Client, name: str) -> None:
+    client.attach_receiver(name, filter={FILTER: "x" * 129})
+    assert client.expect_refused()[0] == "com.microsoft:argument-out-of-range"
+    management = client.management(name)
+    for operation in ("peek-message", "set-session-state", "renew-session-lock"):
+        reply = management.ask(operation, {"message-count": 1, "session-id": "x" * 129})
+        assert (reply.status, reply.condition) == (400, "com.microsoft:argument-out-of-range")
+
+
 def test_the_next_session_is_one_that_has_messages(sim: SimBus, client: Client, name: str) -> None:
     send(sim, name, ("a", "1"), ("b", "2"))
     found = set()

@@ -18,7 +18,7 @@ from polybus.amqp.outcomes import (
     Released,
 )
 from polybus.amqp.traffic import Disposition
-from polybus.amqp.types import Symbol
+from polybus.amqp.types import AmqpArray, Described, Symbol
 from polybus.errors import StoreError
 from tests.unit.gateway.amqp_kit import Client, Got, SimBus, rejection, text
 
@@ -214,7 +214,15 @@ def test_a_lock_does_not_survive_its_store(sim: SimBus, client: Client, name: st
     assert client.settle(again.id, ACCEPTED).descriptor == 0x24
 
 
-@pytest.mark.parametrize("given", [{Symbol("p"): [1]}, {Symbol("p"): {"a": 1}}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {Symbol("p"): [1]},
+        {Symbol("p"): {"a": 1}},
+        {Symbol("p"): AmqpArray(0x54, [1])},
+        {Symbol("p"): Described(1, 2)},
+    ],
+)
 def test_properties_that_are_no_plain_values_are_refused(client: Client, name: str, given: dict[Any, Any]) -> None:
     (got,) = received(client, name)
     state = client.settle(got.id, Modified(message_annotations=given))

@@ -84,6 +84,7 @@ class Client:
         self.pen = world.recorder(name)
         self.closing = False
         self._made = 0
+        world.on_death.append(self.process_died)
 
     async def work(self) -> None:
         """Lives until the run is closing."""
@@ -97,6 +98,9 @@ class Client:
 
     async def act(self) -> None:
         raise NotImplementedError
+
+    def process_died(self) -> None:
+        """Called at the moment of death, when whoever waited has heard of it."""
 
     def close(self) -> None:
         """The run ends: nothing new is begun."""

@@ -95,13 +95,11 @@ class Receiver(Client):
         self._deferred: list[int] = []
         self._stale: list[Held] = []
         self._box: Mailbox | None = None
-        self._life: Process | None = None
 
     def entity(self) -> Entity:
         return self.world.namespace.entity(self.address.entity)
 
     async def act(self) -> None:
-        self._meet_process()
         draw = self.rng.random()
         if draw < 0.35 or not self.held:
             self._want()
@@ -114,15 +112,13 @@ class Receiver(Client):
         elif self._stale:
             await self.settle(self._stale.pop(), Op.COMPLETE)
 
-    def _meet_process(self) -> None:
-        """After a restart everything held is stale; some of it the client still tries to settle."""
-        if self._life is not self.world.process:
-            self._life = self.world.process
-            self._stale = self.held[-2:]
-            self.held = []
-            if self._box is not None:
-                self._vanish(self._box.under_way - self._box.credit if self.deletes else 0)
-            self._box = None
+    def process_died(self) -> None:
+        """Everything held is stale; some of it the client will still try to settle."""
+        self._stale = self.held[-2:]
+        self.held = []
+        box, self._box = self._box, None
+        if box is not None and self.deletes:
+            self._vanish(box.under_way - box.credit)
 
     def _want(self) -> None:
         if self._box is None:
@@ -247,7 +243,7 @@ class Receiver(Client):
 
     def close(self) -> None:
         super().close()
-        if self._box is not None and self._life is self.world.process:
+        if self._box is not None:
             self._box.stop()
 
 

@@ -11,7 +11,7 @@ from polybus.testing.simulation.client import SESSIONS, Client, outcome_of
 from polybus.testing.simulation.places import Place, Plan
 from polybus.testing.simulation.receivers import Held, note_delivery, settle
 from polybus.testing.simulation.states import SessionStates
-from polybus.testing.simulation.world import Process, World
+from polybus.testing.simulation.world import World
 
 WAIT_MS = 3_000
 
@@ -27,14 +27,10 @@ class SessionClient(Client):
         self.credit = 0
         self._states = states
         self._session: HeldSession | None = None
-        self._life: Process | None = None
         self._held: list[Held] = []
         self._deferred: dict[str, list[int]] = {}
 
     async def act(self) -> None:
-        if self._life is not self.world.process:
-            self._forget()
-            self._life = self.world.process
         session = self._session
         if session is None:
             await self._accept()
@@ -56,6 +52,9 @@ class SessionClient(Client):
 
     def pause_ms(self) -> float:
         return self.rng.choice((1, 5, 20, 100, 1_500))
+
+    def process_died(self) -> None:
+        self._forget()
 
     def _forget(self) -> None:
         self._session = None

@@ -27,7 +27,6 @@ class Transactor(Receiver):
         self._transactions = 0
 
     async def act(self) -> None:
-        self._meet_process()
         if self.rng.random() < 0.5:
             self._want()
         else:

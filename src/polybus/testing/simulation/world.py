@@ -183,6 +183,7 @@ class World:
         self.failures: list[BaseException] = []
         self.errors: list[PolybusError] = []
         self.on_started: Callable[[Bus], None] | None = None
+        self.on_death: list[Callable[[], None]] = []
         self.deaths = 0
         self.fences = 0
 
@@ -286,6 +287,8 @@ class World:
         self.deaths += 1
         began = self.harness.begin()
         self._bury()
+        for died in self.on_death:
+            died()
         self.harness.record(Op.RESTART, began=began)
 
     def _bury(self) -> None:

@@ -1,0 +1,53 @@
+"""The data source that Spark knows as `servicebus`: it hands out readers and writers and does nothing else."""
+
+from __future__ import annotations
+
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from polybus.errors import ConfigError
+from polybus.spark.batch_reader import FilteringBatchReader, ServiceBusBatchReader
+from polybus.spark.batch_writer import ServiceBusBatchWriter
+from polybus.spark.columns import spark_schema
+from polybus.spark.options import SourceOptions, sink_options, source_options
+from polybus.spark.stream_reader import ServiceBusStreamReader
+from polybus.spark.stream_writer import ServiceBusStreamWriter
+
+
+class ServiceBusDataSource(DataSource):  # type: ignore[misc]
+    """`spark.read`, `readStream`, `write` and `writeStream` with `format("servicebus")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "servicebus"
+
+    def schema(self) -> StructType:
+        return spark_schema(source_options(self.options).columns)
+
+    def reader(self, schema: StructType) -> ServiceBusBatchReader:
+        options = self._source(schema)
+        return FilteringBatchReader(options) if options.push_filters else ServiceBusBatchReader(options)
+
+    def streamReader(self, schema: StructType) -> ServiceBusStreamReader:  # noqa: N802
+        options = self._source(schema)
+        if options.states != ("active",):
+            raise ConfigError(
+                "a stream reads messages as they arrive, in every state; the option 'state' is for batches"
+            )
+        return ServiceBusStreamReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> ServiceBusBatchWriter:
+        if overwrite:
+            raise ConfigError("messages cannot be overwritten; use mode('append')")
+        return ServiceBusBatchWriter(sink_options(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> ServiceBusStreamWriter:  # noqa: N802
+        if overwrite:
+            raise ConfigError("messages cannot be overwritten; use outputMode('append') or 'update'")
+        return ServiceBusStreamWriter(sink_options(self.options), schema)
+
+    def _source(self, schema: StructType) -> SourceOptions:
+        options = source_options(self.options)
+        if schema.fieldNames() != list(options.columns):
+            raise ConfigError("the columns are chosen with the option 'columns', not with a schema")
+        return options

@@ -1,0 +1,227 @@
+"""The streaming source: Spark's questions about offsets, answered from the log of an entity and its cursor.
+
+A cursor in the bus holds what has not been read, and nothing else about receivers changes. Spark asks for the next
+batch only when the one before is in its checkpoint, so `latestOffset(start)` is the moment at which everything up to
+`start` is let go. Spark's own `commit` comes a batch later, and not at all for the last one: a second chance only.
+This object lives in the driver's planning process; what tasks need travels in `RangePartition`.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from polybus.errors import CursorLeased, PolybusError
+from polybus.spark import planning
+from polybus.spark.bus import Bus, CursorState, LogState
+from polybus.spark.lease import Lease
+from polybus.spark.offsets import Offset, offset_from
+from polybus.spark.options import SourceOptions
+from polybus.spark.planning import Range
+from polybus.spark.reading import DataLoss, RangeRead, losses, report_losses
+
+log = logging.getLogger(__name__)
+
+
+class RangePartition(InputPartition):  # type: ignore[misc]
+    """What one task reads."""
+
+    def __init__(self, entity_id: str, ranges: list[Range]) -> None:
+        super().__init__(None)
+        self.entity_id = entity_id
+        self.ranges = ranges
+
+
+class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._bus: Bus | None = None
+        self._lease: Lease | None = None
+        self._initial: Offset | None = None
+        self._target: LogState | None = None
+        """Where an AvailableNow query ends: what there was when it began."""
+        self._latest: dict[str, Any] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tasks get the options and nothing that lives: no connection, no lease."""
+        return {**self.__dict__, "_bus": None, "_lease": None}
+
+    @property
+    def bus(self) -> Bus:
+        if self._bus is None:
+            place = self._options.place
+            self._bus = Bus(place.connect(), place.entity, place.retry_seconds)
+        return self._bus
+
+    # Offsets, asked for by the driver
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where a query without a checkpoint begins; from here on the cursor holds everything."""
+        if self._initial is None:
+            holder = uuid.uuid4().hex
+            state = self._create_cursor()
+            self._hold(holder)
+            self._initial = Offset(state.entity_id, state.positions, holder)
+        return self._initial.record()
+
+    def _create_cursor(self) -> CursorState:
+        name, options = self._options.cursor, self._options
+        if not options.from_cursor:
+            known = self.bus.cursor(name)
+            if known is not None:
+                self._start_anew(known)
+        start = options.start
+        body: dict[str, Any] = {"start": start if isinstance(start, str) else {str(i): p for i, p in start.items()}}
+        if options.start_time is not None:
+            body["time"] = options.start_time
+        return self.bus.create_cursor(name, body)
+
+    def _start_anew(self, known: CursorState) -> None:
+        """The user wants to start where the options say, whatever an earlier query has read."""
+        lease = Lease(self._options.place, self._options.cursor, uuid.uuid4().hex, self._options.lease_seconds)
+        self.bus.delete_cursor(self._options.cursor, lease.take(self.bus, self._options.take_lease).fencing)
+        lease.forget()
+        log.info("the cursor %r, at %s, begins anew", self._options.cursor, known.positions)
+
+    def _hold(self, holder: str) -> Lease:
+        """Takes the cursor for the query that began with this checkpoint."""
+        if self._lease is None:
+            options = self._options
+            lease = Lease(options.place, options.cursor, holder, options.lease_seconds)
+            try:
+                lease.take(self.bus, options.take_lease)
+            except CursorLeased as error:
+                raise CursorLeased(
+                    f"{error} Each query needs a cursor of its own: give this one another name with the option"
+                    f" 'cursor', or wait until the lease of a driver that died has run out."
+                ) from None
+            self._lease = lease
+        self._lease.check()
+        return self._lease
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """How far the next batch goes. What is up to `start` is in the checkpoint and is let go."""
+        begin = offset_from(start)
+        state = self.bus.log()
+        self._latest = Offset(state.entity_id, planning.heads(begin, state.ends), begin.holder).record()
+        if state.entity_id != begin.entity_id:
+            begin = self._recreated(begin, state)
+        self._acknowledge(begin)
+        goal = planning.heads(begin, (self._target or state).ends)
+        most = self._most(limit, begin.positions, goal, state)
+        return begin.at(planning.limited(begin.positions, goal, most)).record()
+
+    def _recreated(self, begin: Offset, state: LogState) -> Offset:
+        """The entity is another one of the same name; all that is known of the old one is that it is gone."""
+        text = f"'{self._options.place.entity}' was deleted and created again: what was not read of it is lost."
+        if self._options.fail_on_data_loss:
+            raise DataLoss(f"{text} With failOnDataLoss=false the query begins with the new one.")
+        log.warning(text)
+        if self._lease is not None:
+            self._lease.forget()
+            self._lease = None
+        self.bus.create_cursor(self._options.cursor, {"start": "earliest"})
+        first = {end.index: end.earliest - 1 for end in state.ends}
+        return Offset(state.entity_id, first, begin.holder)
+
+    def _acknowledge(self, offset: Offset) -> None:
+        lease = self._hold_known(offset)
+        self.bus.advance(self._options.cursor, offset.positions, lease.fencing)
+
+    def _hold_known(self, offset: Offset) -> Lease:
+        """The lease, after a restart from a checkpoint too; the cursor must still be there."""
+        if self._lease is None and self.bus.cursor(self._options.cursor) is None:
+            text = f"The cursor '{self._options.cursor}' is gone, and with it what it held for this query."
+            if self._options.fail_on_data_loss:
+                raise DataLoss(f"{text} With failOnDataLoss=false the query goes on with what is left.")
+            log.warning(text)
+            start = {str(index): position for index, position in offset.positions.items()}
+            self.bus.create_cursor(self._options.cursor, {"start": start})
+        return self._hold(offset.holder)
+
+    def _most(self, limit: ReadLimit, begin: dict[int, int], goal: dict[int, int], state: LogState) -> int | None:
+        if isinstance(limit, ReadAllAvailable):
+            return None
+        counts = []
+        if self._options.max_messages is not None:
+            counts.append(self._options.max_messages)
+        if isinstance(limit, ReadMaxRows):
+            counts.append(limit.max_rows)
+        max_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options.max_bytes
+        if max_bytes is not None:
+            counts.append(planning.rows_for_bytes(max_bytes, begin, goal, state.ends))
+        return min(counts, default=None)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Spark takes one limit; the other, where both are given, is kept in `latestOffset`."""
+        if self._options.max_messages is not None:
+            return ReadMaxRows(self._options.max_messages)
+        if self._options.max_bytes is not None:
+            return ReadMaxBytes(self._options.max_bytes)
+        return ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        self._target = self.bus.log()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
+        """The end of the log, whatever the batch was limited to: what the progress report shows as latest offset."""
+        return self._latest
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """A second chance to let go; the next batch does it again, so nothing here is a failure of the query."""
+        try:
+            self._acknowledge(offset_from(end))
+        except PolybusError as error:
+            log.warning("the cursor %r was not moved yet: %s", self._options.cursor, error)
+
+    def stop(self) -> None:
+        if self._lease is not None:
+            self._lease.release(self.bus)
+        if self._bus is not None:
+            self._bus.close()
+
+    # Reading, planned by the driver and done by tasks
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RangePartition]:
+        """Tasks for what lies between two journaled offsets; the same ones give the same messages, always."""
+        begin, goal = offset_from(start), offset_from(end)
+        self._hold_known(begin)
+        first = begin.positions if begin.entity_id == goal.entity_id else self._first_of_new()
+        found = planning.ranges(first, goal.positions)
+        found = planning.split(found, self._options.min_partitions)
+        tasks = max(self._options.tasks, self._options.min_partitions)
+        return [RangePartition(goal.entity_id, group) for group in planning.grouped(found, tasks)]
+
+    def _first_of_new(self) -> dict[int, int]:
+        return {end.index: end.earliest - 1 for end in self.bus.log().ends}
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        assert isinstance(partition, RangePartition)
+        place = self._options.place
+        bus = Bus(place.connect(), place.entity, place.retry_seconds)
+        try:
+            for wanted in partition.ranges:
+                reading = RangeRead(bus, self._options.columns, wanted, partition.entity_id)
+                yield from reading.batches()
+                if reading.missing:
+                    self._look_for_losses(bus, wanted, reading)
+        finally:
+            bus.close()
+
+    def _look_for_losses(self, bus: Bus, wanted: Range, reading: RangeRead) -> None:
+        """Asked after the read: a cursor is marked as cut off before anything is removed."""
+        state = bus.cursor(self._options.cursor)
+        lost_to = wanted.last if state is None else state.lost_to(wanted.partition)
+        lost = losses(reading.missing, lost_to)
+        report_losses(wanted, lost, self._options.place.entity, self._options.fail_on_data_loss, log.warning)

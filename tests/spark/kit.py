@@ -1,0 +1,141 @@
+"""What tests of the pipeline need: a session of Spark, entities of a bus, queries that run to their end."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from azure.servicebus import ServiceBusClient, ServiceBusMessage
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from polybus.spark.bus import Bus
+from polybus.spark.connection import Connection
+from polybus.testing.server import ServerProcess
+from tests.sdk.python.bus import admin_client
+
+QUERY_SECONDS = 60
+FORMAT = "servicebus"
+
+
+def start_spark(folder: Path) -> SparkSession:
+    """Spark as the tests want it: two cores, four attempts, nothing to be seen from outside."""
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    return (
+        SparkSession.builder.master("local[2,4]")
+        .appName("polybus-tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.python.filterPushdown.enabled", "true")
+        .config("spark.local.dir", str(folder / "local"))
+        .config("spark.driver.extraJavaOptions", f"-Dderby.system.home={folder}")
+        .getOrCreate()
+    )
+
+
+class Kit:
+    def __init__(self, server: ServerProcess, spark: SparkSession, folder: Path, test: str) -> None:
+        self.server = server
+        self.spark = spark
+        self.folder = folder
+        self._name = re.sub(r"[^A-Za-z0-9-]", "-", test).strip("-")[-60:]
+        self._sdk = ServiceBusClient.from_connection_string(server.connection_string)
+        self.admin = admin_client(server)
+
+    def __enter__(self) -> Kit:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for query in self.spark.streams.active:
+            query.stop()
+        self._sdk.close()
+        self.admin.close()
+
+    # Entities
+
+    def queue(self, suffix: str = "", **description: Any) -> str:
+        name = self._name + suffix
+        self.admin.create_queue(name, **{"enable_partitioning": True, **description})
+        return name
+
+    def send(self, entity: str, messages: Iterable[ServiceBusMessage]) -> None:
+        """One by one, in a window: batches of a partitioned entity must have one key."""
+        with self._sdk.get_queue_sender(entity) as sender:
+            for message in messages:
+                sender.send_messages(message)
+
+    def fill(self, entity: str, count: int, first: int = 0) -> set[str]:
+        """Puts so many messages there, staged and published at once; gives their bodies."""
+        bodies = [f"message {number}" for number in range(first, first + count)]
+        rows = [(body.encode(), f"key {number % 50}", str(number)) for number, body in enumerate(bodies, first)]
+        frame = self.spark.createDataFrame(rows, "body binary, partition_key string, message_id string")
+        self.write(frame.coalesce(1), entity)
+        return set(bodies)
+
+    def drain(self, entity: str, count: int) -> list[ServiceBusMessage]:
+        """Receives so many and completes them."""
+        found: list[ServiceBusMessage] = []
+        with self._sdk.get_queue_receiver(entity) as receiver:
+            while len(found) < count:
+                for message in receiver.receive_messages(max_message_count=100, max_wait_time=10):
+                    receiver.complete_message(message)
+                    found.append(message)
+        return found
+
+    @property
+    def sdk(self) -> ServiceBusClient:
+        return self._sdk
+
+    def bus(self, entity: str) -> Bus:
+        return Bus(Connection(self.server.connection_string), entity, 10)
+
+    # Frames
+
+    def _options(self, entity: str, options: dict[str, Any]) -> dict[str, str]:
+        given = {"connectionString": self.server.connection_string, "entity": entity}
+        return {**given, **{name: str(value) for name, value in options.items()}}
+
+    def read(self, entity: str, **options: Any) -> DataFrame:
+        return self.spark.read.format(FORMAT).options(**self._options(entity, options)).load()
+
+    def stream(self, entity: str, **options: Any) -> DataFrame:
+        return self.spark.readStream.format(FORMAT).options(**self._options(entity, options)).load()
+
+    def write(self, frame: DataFrame, entity: str, **options: Any) -> None:
+        options = {"waitSeconds": 30, **options}
+        frame.write.format(FORMAT).options(**self._options(entity, options)).mode("append").save()
+
+    # Queries
+
+    def run(self, frame: DataFrame, sink: str, checkpoint: str = "checkpoint", **options: str) -> StreamingQuery:
+        """Runs a query over what there is now and waits for its end."""
+        started = (
+            frame.writeStream.format(sink)
+            .options(**options)
+            .option("checkpointLocation", str(self.folder / checkpoint))
+            .trigger(availableNow=True)
+            .start()
+        )
+        assert started.awaitTermination(QUERY_SECONDS), "the query did not end"
+        return started
+
+    def to_files(self, frame: DataFrame, name: str = "out", checkpoint: str = "checkpoint") -> StreamingQuery:
+        return self.run(frame, "parquet", checkpoint, path=str(self.folder / name))
+
+    def to_bus(self, frame: DataFrame, entity: str, checkpoint: str = "checkpoint", **options: Any) -> StreamingQuery:
+        return self.run(frame, FORMAT, checkpoint, **self._options(entity, {"waitSeconds": 30, **options}))
+
+    def files(self, name: str = "out") -> list[str]:
+        """The bodies that were written to files, each as often as it is there."""
+        rows = self.spark.read.parquet(str(self.folder / name)).select("body").collect()
+        return sorted(bytes(row.body).decode() for row in rows)
