@@ -119,6 +119,24 @@ def test_unknown_deliveries_are_ignored(first):
     assert peer.closed is None
 
 
+def test_who_waits_for_a_word_on_forgotten_deliveries_gets_one():
+    peer, _ = delivered(5)
+    peer.send(Disposition(True, FIRST + 1, FIRST + 2, True, ACCEPTED))
+    peer.read()
+    peer.send(Disposition(True, FIRST, FIRST + 3, False, ACCEPTED))
+    (answer,) = peer.frames("disposition")
+    assert answer.fields[:4] == [False, FIRST + 1, FIRST + 2, True]
+    assert "amqp:not-found" in repr(answer.fields[4])
+
+
+def test_answers_never_name_deliveries_that_never_were():
+    peer, _ = delivered(1)
+    peer.send(Disposition(True, FIRST, FIRST, True, ACCEPTED))
+    peer.send(Disposition(True, 0, (1 << 31) - 1, False, ACCEPTED))
+    (answer,) = peer.frames("disposition")
+    assert answer.fields[1:3] == [FIRST, FIRST]
+
+
 def test_deliveries_sent_settled_cannot_be_decided():
     peer, _ = delivered(3, settled=True)
     assert peer.send(Disposition(True, FIRST, FIRST + 2, False, ACCEPTED)) == []

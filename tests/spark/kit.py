@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +26,7 @@ FORMAT = "servicebus"
 def start_spark(folder: Path) -> SparkSession:
     """Spark as the tests want it: two cores, four attempts, nothing to be seen from outside."""
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYSPARK_PYTHON"] = sys.executable
     return (
         SparkSession.builder.master("local[2,4]")
         .appName("polybus-tests")

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from polybus.amqp.events import Attached, CreditChanged, Disposed, Event, OutgoingDelivery, SessionEnded
 from polybus.amqp.fields import UINT_MAX, bool_at, needed_uint_at, uint_at
-from polybus.amqp.frames import frame
+from polybus.amqp.frames import disposition, frame
 from polybus.amqp.incoming import IncomingLink
 from polybus.amqp.link import Link
 from polybus.amqp.outbox import serial_distance
-from polybus.amqp.outcomes import AmqpError
+from polybus.amqp.outcomes import AmqpError, Rejected
 from polybus.amqp.outgoing import OutgoingLink
 from polybus.amqp.performatives import Attach, Begin, Detach, End
 from polybus.amqp.states import ENDED, MAPPED, SESSION, step
@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from polybus.amqp.connection import Connection
 
 _HALF_WINDOW = AMQP_SESSION_WINDOW // 2
+_UNKNOWN_DELIVERY = Rejected(
+    AmqpError("amqp:not-found", "The delivery is not known here: it was settled before, or went out on another session.")
+).encoded()
 
 
 class Session(SessionWriter):
@@ -203,6 +206,8 @@ class Session(SessionWriter):
                 self._settled_by_sender(first, last)
         elif tail.settled or (tail.state is not None and tail.state.terminal):
             deliveries = self._decided(first, last)
+            if not tail.settled:
+                self._answer_unknown(first, last, deliveries)
             if deliveries:
                 events.append(Disposed(self, deliveries, tail.state, tail.settled))
 
@@ -219,6 +224,18 @@ class Session(SessionWriter):
         for delivery in decided:
             delivery.link.unsettled -= 1
         return decided
+
+    def _answer_unknown(self, first: int, last: int, known: list[OutgoingDelivery]) -> None:
+        """The peer waits for a word on every delivery it names, also on those that are settled already (§5.3).
+
+        The gaps between the known ones are answered as ranges, and only as far as ids were ever given.
+        """
+        first = max(first, FIRST_OUTGOING_ID)
+        end = min(last, self.next_delivery_id - 1) + 1
+        for delivery_id in [delivery.delivery_id for delivery in known] + [end]:
+            if first < delivery_id:
+                self.write(disposition(self.channel, False, first, delivery_id - 1, _UNKNOWN_DELIVERY))
+            first = delivery_id + 1
 
     def _settled_by_sender(self, first: int, last: int) -> None:
         incoming = self.incoming
