@@ -103,11 +103,14 @@ class Node:
 
     def _check_keys(self) -> None:
         """The well-known key opens nothing to a network."""
-        loopback = self.options.host in ("127.0.0.1", "::1", "localhost")
-        if not loopback and not self.options.keys:
+        if not self._on_loopback and not self.options.keys:
             raise ConfigError(
                 f"listening on {self.options.host} needs keys of your own: give --key NAME=KEY[:Send,Listen,Manage]"
             )
+
+    @property
+    def _on_loopback(self) -> bool:
+        return self.options.host in ("127.0.0.1", "::1", "localhost")
 
     def _namespaces(self) -> list[str]:
         config = self.options.config
@@ -131,7 +134,8 @@ class Node:
 
     def _listen(self) -> None:
         tls = self._tls_context()
-        amqp, http = amqp_protocol(self.gateway), http_protocol(self.gateway, self)
+        panel = self if self.options.faults else None
+        amqp, http = amqp_protocol(self.gateway), http_protocol(self.gateway, panel, self._on_loopback)
         for name, port in (
             ("amqp", self.options.amqp_port),
             ("http", self.options.http_port),

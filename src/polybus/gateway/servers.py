@@ -6,13 +6,13 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 from polybus import limits
 from polybus.gateway.amqp_transport import AmqpProtocol
 from polybus.gateway.gateway import Gateway
 from polybus.gateway.http_app import make_app
+from polybus.gateway.http_protocol import HttpProtocol
 from polybus.gateway.listener import ProtocolFactory
 
 if TYPE_CHECKING:
@@ -23,10 +23,10 @@ def amqp_protocol(gateway: Gateway) -> ProtocolFactory:
     return lambda: AmqpProtocol(gateway)
 
 
-def http_protocol(gateway: Gateway, faults: FaultPanel | None) -> ProtocolFactory:
+def http_protocol(gateway: Gateway, faults: FaultPanel | None, open_metrics: bool) -> ProtocolFactory:
     """Connections for the HTTP API, AMQP over WebSocket among it."""
     config = uvicorn.Config(
-        make_app(gateway),
+        make_app(gateway, faults=faults, open_metrics=open_metrics),
         http="h11",
         ws="wsproto",
         lifespan="off",
@@ -42,7 +42,7 @@ def http_protocol(gateway: Gateway, faults: FaultPanel | None) -> ProtocolFactor
     state = ServerState()
 
     def protocol() -> asyncio.Protocol:
-        made = H11Protocol(config=config, server_state=state, app_state={})
+        made = HttpProtocol(config=config, server_state=state, app_state={})
         assert isinstance(made, asyncio.Protocol)
         return made
 

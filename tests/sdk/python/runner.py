@@ -2,8 +2,9 @@
 
 Nearly all of a behaviour's time the SDK sleeps: half a second to open a link, half a second to close it. So every
 behaviour that was selected is put into a queue at once and worked off by a handful of threads, while each test only
-waits for its own. Behaviours share nothing but the server; those that move its clock have another server and run one
-after the other. Under pytest-xdist, whose workers do not know what they will be asked for, each runs when it is asked.
+waits for its own. Behaviours share nothing but the server; those that move its clock have other servers and run one
+after the other there. Under pytest-xdist, whose workers do not know what they will be asked for, each behaviour runs
+when it is asked for.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 
 from polybus.testing.server import ServerProcess
 from tests.sdk.python.bus import Bus
-from tests.sdk.python.table import Behaviour
+from tests.sdk.python.table import KINDS, Behaviour
 
 WORKERS = 12
 PATIENCE = 150.0
@@ -77,25 +78,28 @@ def perform(behaviour: Behaviour, bus: Bus) -> None:
 class Runner:
     def __init__(self, folder: Path, selected: list[tuple[Behaviour, str]]) -> None:
         self._folder = folder
-        self._shared = Lane(WORKERS, lambda: self._start("real"))
-        self._alone = Lane(1, lambda: self._start("movable"))
+        self._shared = Lane(WORKERS, lambda: self._start("shared"))
+        self._alone = {kind: Lane(1, self._movable(kind)) for kind in KINDS}
         self._futures: dict[tuple[str, str, str], Future[None]] = {}
         if "PYTEST_XDIST_WORKER" not in os.environ:
             for behaviour, kind in selected:
                 self._future(behaviour, kind)
 
-    def _start(self, clock: str) -> ServerProcess:
-        server = ServerProcess(self._folder / clock, "--clock", clock)
+    def _movable(self, kind: str) -> Callable[[], ServerProcess]:
+        return lambda: self._start(kind, "--clock", "movable")
+
+    def _start(self, name: str, *options: str) -> ServerProcess:
+        server = ServerProcess(self._folder / name, *options)
         server.start()
         return server
 
-    def _lane(self, behaviour: Behaviour) -> Lane:
-        return self._alone if behaviour.moves_clock else self._shared
+    def _lane(self, behaviour: Behaviour, kind: str) -> Lane:
+        return self._alone[kind] if behaviour.moves_clock else self._shared
 
     def _future(self, behaviour: Behaviour, kind: str) -> Future[None]:
         name = (behaviour.run.__module__, behaviour.name, kind)
         if name not in self._futures:
-            self._futures[name] = self._lane(behaviour).submit(behaviour, kind)
+            self._futures[name] = self._lane(behaviour, kind).submit(behaviour, kind)
         return self._futures[name]
 
     def __call__(self, behaviour: Behaviour, kind: str) -> None:
@@ -106,10 +110,11 @@ class Runner:
         except TimeoutError:
             if future.done():
                 raise
-            frame = sys._current_frames().get(self._lane(behaviour).doing.get(future, 0))
+            frame = sys._current_frames().get(self._lane(behaviour, kind).doing.get(future, 0))
             where = "".join(traceback.format_stack(frame)) if frame else "it was never begun"
             raise AssertionError(f"{behaviour.name} hangs:\n{where}") from None
 
     def stop(self) -> None:
         self._shared.stop()
-        self._alone.stop()
+        for lane in self._alone.values():
+            lane.stop()

@@ -119,14 +119,26 @@ def test_requests_that_are_not_http_are_refused(server: Server) -> None:
         b"GET /fine HTTP/1.1\r\nHost: x\r\nBad Header: y\r\n\r\n",
         b"GET /fine HTTP/1.1\r\nHost: x\r\nHost: y\r\n\r\n",
         b"GET /fine HTTP/1.1\r\n\r\n",
-        b"GET /fine HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 200_000,
-        b"GET /" + b"x" * 200_000,
-        b"GET /fine HTTP/1.1\r\nHost: x\r\n" + b"X-A: y\r\n" * 50_000,
     ):
         answer = raw(server, request)
         assert status(answer) == 400
         assert b"content-type: application/xml; charset=utf-8" in answer.lower()
         assert b"<Error><Code>400</Code>" in answer
+
+
+def test_floods_of_headers_end_the_connection(server: Server, http: httpx.Client) -> None:
+    """Whoever goes on writing may find the connection gone before the answer is read."""
+    for request in (
+        b"GET /fine HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 400_000,
+        b"GET /" + b"x" * 400_000,
+        b"GET /fine HTTP/1.1\r\nHost: x\r\n" + b"X-A: y\r\n" * 50_000,
+    ):
+        try:
+            answer = raw(server, request)
+        except OSError:
+            continue
+        assert status(answer) == 400
+    assert http.get("/fine").status_code == 200
 
 
 def test_hosts_are_not_believed(server: Server) -> None:

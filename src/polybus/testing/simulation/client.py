@@ -20,6 +20,8 @@ from polybus.testing.simulation.world import ProcessDied, World
 T = TypeVar("T")
 
 COLOUR = "colour"
+SHORT_BINARY = 0xA0
+"""The constructor of binary data of less than 256 bytes (AMQP 1.0 §1.6.19)."""
 SESSIONS = ("s1", "s2", "s3", "s4")
 KEYS = ("k1", "k2", "k3")
 
@@ -43,18 +45,21 @@ class Letter:
         self.key: str | None = None
         self.ttl_ms: int | None = None
         self.due_ms: int | None = None
+        self._message: Message | None = None
 
     def message(self) -> Message:
-        return build(
-            f"{self.identity}|".encode() + b"." * self.padding,
-            message_id=self.message_id,
-            session_id=self.session,
-            partition_key=self.key,
-            subject=self.colour,
-            ttl_ms=self.ttl_ms,
-            scheduled_ms=self.due_ms,
-            application={COLOUR: self.colour},
-        )
+        if self._message is None:
+            self._message = build(
+                f"{self.identity}|".encode() + b"." * self.padding,
+                message_id=self.message_id,
+                session_id=self.session,
+                partition_key=self.key,
+                subject=self.colour,
+                ttl_ms=self.ttl_ms,
+                scheduled_ms=self.due_ms,
+                application={COLOUR: self.colour},
+            )
+        return self._message
 
     def fields(self) -> dict[str, Any]:
         """What the history says of it."""
@@ -69,10 +74,10 @@ class Letter:
 
 
 def identity_of(message: Message) -> str:
-    """The identity that the sender wrote into the body."""
-    body = message.body()[0][1]
-    assert isinstance(body, bytes), "every simulated message has a body of bytes"
-    return body.partition(b"|")[0].decode()
+    """The identity that the sender wrote into the body, a data section of its own."""
+    raw = message.raw
+    at = message.body_at + (5 if raw[message.body_at + 3] == SHORT_BINARY else 8)
+    return raw[at : raw.index(b"|", at)].decode()
 
 
 class Client:
@@ -94,7 +99,7 @@ class Client:
                 await self.act()
 
     def pause_ms(self) -> float:
-        return self.rng.choice((1, 5, 20, 100, 400))
+        return self.rng.choice((1, 20, 100, 300, 800))
 
     async def act(self) -> None:
         raise NotImplementedError

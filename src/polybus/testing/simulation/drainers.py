@@ -18,7 +18,8 @@ from polybus.testing.simulation.receivers import Held, note_delivery, settle
 from polybus.testing.simulation.world import World
 
 CREDIT = 100_000
-SESSION_WAIT_MS = 500
+SESSION_WAIT_MS = 6_000
+"""Longer than any lock: a client may have gone without giving its session back."""
 
 
 async def peek_all(world: World, address: Address) -> list[Peeked]:

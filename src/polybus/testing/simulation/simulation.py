@@ -21,7 +21,7 @@ from polybus.testing.simulation.transactors import Transactor
 from polybus.testing.simulation.world import World
 from polybus.testing.verifier import Verdict, verify
 
-RUN_SECONDS = 25.0
+RUN_SECONDS = 16.0
 """How long clients and misfortunes have their way: several locks and outages long."""
 
 

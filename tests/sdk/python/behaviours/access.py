@@ -209,7 +209,7 @@ def a_token_that_runs_out_ends_the_link(bus: Bus) -> None:
     """The SDK believes that the token lasts; the bus knows better."""
     queue = bus.queue()
     receiver = queue.receiver(with_credential(bus, Tokens(bus, queue, 3, said=600)))
-    with pytest.raises(ServiceBusAuthorizationError, match="(?i)expired"):
+    with pytest.raises(ServiceBusAuthorizationError, match=r"(?i)expired"):
         receiver.receive_messages(max_wait_time=WAIT)
 
 

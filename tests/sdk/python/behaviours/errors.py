@@ -149,7 +149,7 @@ def partitioning_cannot_be_changed(bus: Bus) -> None:
     properties = bus.admin.get_queue(queue.name)
     assert properties.enable_partitioning is bus.partitioned
     properties.enable_partitioning = not bus.partitioned
-    with pytest.raises(HttpResponseError, match="(?i)partitioning cannot be changed"):
+    with pytest.raises(HttpResponseError, match=r"(?i)partitioning cannot be changed"):
         bus.admin.update_queue(properties)
     with pytest.raises(ResourceNotFoundError):
         bus.admin.get_queue("no-such-entity")

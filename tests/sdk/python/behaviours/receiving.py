@@ -57,7 +57,7 @@ def a_message_of_receive_and_delete_cannot_be_settled(bus: Bus) -> None:
     queue = bus.queue()
     queue.send("x")
     receiver = queue.receiver(receive_mode=DELETE)
-    with pytest.raises(ValueError, match="(?i)receive"):
+    with pytest.raises(ValueError, match=r"(?i)receive"):
         receiver.complete_message(receive_one(receiver))
 
 
@@ -221,7 +221,7 @@ def the_sub_queue_of_a_queue(bus: Bus) -> None:
 @table.behaviour()
 def nothing_is_received_from_a_topic(bus: Bus) -> None:
     topic = bus.topic()
-    with pytest.raises(ServiceBusError, match="(?i)topic"):
+    with pytest.raises(ServiceBusError, match=r"(?i)topic"):
         topic.receiver(bus.client_with(retry_total=0))
 
 

@@ -77,9 +77,10 @@ def a_batch_says_when_it_is_full(bus: Bus) -> None:
     sender = queue.sender()
     batch = sender.create_message_batch()
     assert batch.max_size_in_bytes == 256 * 1024
+    for _ in range(13):
+        batch.add_message(ServiceBusMessage(b"x" * 20_000))
     with pytest.raises(MessageSizeExceededError):
-        while True:
-            batch.add_message(ServiceBusMessage(b"x" * 20_000))
+        batch.add_message(ServiceBusMessage(b"x" * 20_000))
     sender.send_messages(batch)
     assert len(peek_all(queue.receiver())) == len(batch) == 13
 

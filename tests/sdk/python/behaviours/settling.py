@@ -41,7 +41,7 @@ def complete(bus: Bus) -> None:
 
 @table.behaviour()
 def abandon(bus: Bus) -> None:
-    queue, receiver, message = one_received(bus)
+    _, receiver, message = one_received(bus)
     receiver.abandon_message(message)
     again = receive_one(receiver)
     assert again.sequence_number == message.sequence_number
@@ -51,7 +51,7 @@ def abandon(bus: Bus) -> None:
 
 @table.behaviour()
 def defer(bus: Bus) -> None:
-    queue, receiver, message = one_received(bus)
+    _, receiver, message = one_received(bus)
     receiver.defer_message(message)
     assert nothing_comes(receiver)
     (peeked,) = peek_all(receiver)

@@ -337,7 +337,7 @@ def a_chain_of_forwards(bus: Bus) -> None:
 @table.behaviour()
 def nobody_receives_from_a_forwarding_queue(bus: Bus) -> None:
     source = bus.queue(forward_to=bus.queue().name)
-    with pytest.raises(ServiceBusError, match="(?i)forward"):
+    with pytest.raises(ServiceBusError, match=r"(?i)forward"):
         source.receiver(bus.client_with(retry_total=0))
 
 
