@@ -30,6 +30,7 @@ from polybus.gateway.http_bulk_writes import get_producer, post_abort, post_move
 from polybus.gateway.http_errors import not_allowed
 from polybus.gateway.http_faults import FaultPanel, handle_faults
 from polybus.gateway.http_openapi import openapi
+from polybus.gateway.http_overview import get_partitions
 from polybus.gateway.http_promises import run
 from polybus.gateway.http_request import Call
 from polybus.gateway.sas import Rights
@@ -67,6 +68,7 @@ _ROUTES: tuple[tuple[tuple[str | None, ...], dict[str, tuple[Handler, Rights]]],
     (("producers", None), {"GET": (get_producer, Rights.SEND)}),
     (("cursors",), {"GET": (get_cursors, Rights.LISTEN)}),
     (("log",), {"GET": (get_log, Rights.LISTEN)}),
+    (("partitions",), {"GET": (get_partitions, Rights.MANAGE)}),
     (("range",), {"GET": (get_range, Rights.LISTEN)}),
     (("browse",), {"GET": (get_browse, Rights.LISTEN)}),
     (("events",), {"GET": (get_events, Rights.LISTEN), "PUT": (_put_events, Rights.MANAGE)}),

@@ -25,6 +25,7 @@ from polybus.namespace.recovery import Recovery
 from polybus.namespace.remains import Remains
 from polybus.namespace.store_host import StoreHost
 from polybus.namespace.tiers import STANDARD, Tier
+from polybus.partition.settings import Bounds
 from polybus.partition.broker import Broker
 
 
@@ -51,6 +52,8 @@ class Bus:
         self.catalogue = catalogue
         self.tier = tier
         self.new_key = new_key
+        self.bounds = Bounds()
+        """How much of each partition is in memory; to be changed before the start, if at all."""
         self.namespaces: dict[str, Namespace] = {}
         self.entities: dict[int, Entity] = {}
         self.remains = Remains(self)

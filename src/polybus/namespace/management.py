@@ -123,6 +123,7 @@ class Management:
     def _make(self, entity_id: int, described: EntityDescription, stores: list[StoreHost]) -> Entity:
         bus = self._bus
         settings = EntitySettings(described.path, described.partition_count, isinstance(described, TopicDescription))
+        settings.bounds = bus.bounds
         apply_entity(settings, described)
         partitions = [
             PartitionHost(entity_id, index, settings, store, self._namespace, bus.loop, bus.clock)

@@ -202,7 +202,13 @@ class Server:
         self.stop()
         folder = self.certificates.authority.parent
         return Server(
-            folder, tier=self.tier, clock=self.clock, disks=self.disks, catalogue=self.catalogue, faults=self.faults, **self.options
+            folder,
+            tier=self.tier,
+            clock=self.clock,
+            disks=self.disks,
+            catalogue=self.catalogue,
+            faults=self.faults,
+            **self.options,
         ).start()
 
     # Use

@@ -114,14 +114,14 @@ def test_a_queue_lives_from_creation_to_deletion(client: Admin, name: str, parti
     queue.max_delivery_count = 14
     queue.default_message_time_to_live = datetime.timedelta(days=7)
     queue.dead_lettering_on_message_expiration = True
-    queue.user_metadata = "<x>&amp; \"y\""
+    queue.user_metadata = '<x>&amp; "y"'
     client.update_queue(queue)
     again = client.get_queue(name)
     assert again.lock_duration == datetime.timedelta(seconds=13)
     assert again.max_delivery_count == 14
     assert again.default_message_time_to_live == datetime.timedelta(days=7)
     assert again.dead_lettering_on_message_expiration is True
-    assert again.user_metadata == "<x>&amp; \"y\""
+    assert again.user_metadata == '<x>&amp; "y"'
     assert again.max_size_in_megabytes == created.max_size_in_megabytes
 
     client.delete_queue(name)
@@ -350,7 +350,10 @@ def test_the_namespace_says_what_it_is(client: Admin) -> None:
 
 def test_a_wrong_key_is_told_as_such(server: Server) -> None:
     wrong = server.connection_string.replace("SAS_KEY_VALUE", "wrong")
-    with ServiceBusAdministrationClient.from_connection_string(
-        wrong, connection_verify=server.authority, retry_total=0
-    ) as client, pytest.raises(ClientAuthenticationError):
+    with (
+        ServiceBusAdministrationClient.from_connection_string(
+            wrong, connection_verify=server.authority, retry_total=0
+        ) as client,
+        pytest.raises(ClientAuthenticationError),
+    ):
         client.get_queue("any")

@@ -103,7 +103,13 @@ def test_smuggled_requests_are_refused(server: Server, http: httpx.Client) -> No
     both = ["POST /fine/messages HTTP/1.1", "Host: x", "Content-Length: 5", "Transfer-Encoding: chunked"]
     twice = ["POST /fine/messages HTTP/1.1", "Host: x", "Content-Length: 5", "Content-Length: 6"]
     odd = ["POST /fine/messages HTTP/1.1", "Host: x", "Transfer-Encoding: xchunked"]
-    obs_fold = ["POST /fine/messages HTTP/1.1", "Host: x", "X: a", " Transfer-Encoding: chunked", "Content-Length : 5"]
+    obs_fold = [
+        "POST /fine/messages HTTP/1.1",
+        "Host: x",
+        "X: a",
+        " Transfer-Encoding: chunked",
+        "Content-Length : 5",
+    ]
     for lines in (both, twice, odd, obs_fold):
         answer = raw(server, head(server, *lines) + body)
         assert status(answer) in (400, 501), answer
@@ -197,7 +203,9 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_harms_nobody(server: Ser
     assert http.get("/fine/messages").status_code == 204
 
 
-def test_a_body_that_never_comes_is_not_waited_for(server: Server, http: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_body_that_never_comes_is_not_waited_for(
+    server: Server, http: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The time is shortened to nothing; what is left is that somebody else's request goes through meanwhile."""
     from polybus import limits
     from polybus.gateway import http_request
@@ -219,7 +227,7 @@ def test_pipelined_requests_get_their_own_answers(server: Server) -> None:
     two = head(server, "GET /nowhere HTTP/1.1", "Host: x")
     answer = raw(server, one + two)
     assert answer.count(b"HTTP/1.1 200") == 2
-    assert answer.index(b"<title type=\"text\">fine") < answer.index(b"Publicly Listed Services")
+    assert answer.index(b'<title type="text">fine') < answer.index(b"Publicly Listed Services")
 
 
 def test_names_and_texts_come_out_escaped(http: httpx.Client) -> None:

@@ -308,7 +308,9 @@ def test_events_are_kept_where_somebody_asks(http: httpx.Client, queue: str) -> 
     assert rest["events"] == found[busiest]["events"][1:]
     bulk.put("events", {"enabled": False})
     send(http, queue, "after")
-    assert [bulk.get("events", partition=index)["events"] for index in bulk.log()] == [each["events"] for each in found]
+    assert [bulk.get("events", partition=index)["events"] for index in bulk.log()] == [
+        each["events"] for each in found
+    ]
 
 
 def test_dead_letters_are_moved_back_by_number(server: Server, http: httpx.Client, queue: str) -> None:
@@ -385,9 +387,7 @@ def test_the_description_names_every_route(server: Server) -> None:
 
     document = httpx.get(f"{server.url}/$polybus/openapi.json").json()
     assert document["openapi"].startswith("3.1")
-    described = {
-        (path, method) for path, methods in document["paths"].items() for method in methods
-    }
+    described = {(path, method) for path, methods in document["paths"].items() for method in methods}
     for pattern, handlers in http_bulk._ROUTES:
         names = iter(["cursor" if pattern[0] == "cursors" else "producer"])
         words = [f"{{{next(names)}}}" if word is None else word for word in pattern]

@@ -178,8 +178,15 @@ def test_a_lease_keeps_others_out_and_an_old_one_is_fenced(server: Server) -> No
         bulk.post("cursors/c/advance", {"positions": {"0": 2}, "fencing": 1})
         second = Bulk(other, "q").post("cursors/c/lease", {"holder": "b"})
         assert second["fencing"] == 2
-        assert http.post("/$polybus/entities/q/cursors/c/advance", json={"positions": {"0": 3}, "fencing": 1}).status_code == 409
-        assert http.post("/$polybus/entities/q/cursors/c/lease", json={"holder": "a", "fencing": 1}).status_code == 409
+        assert (
+            http.post(
+                "/$polybus/entities/q/cursors/c/advance", json={"positions": {"0": 3}, "fencing": 1}
+            ).status_code
+            == 409
+        )
+        assert (
+            http.post("/$polybus/entities/q/cursors/c/lease", json={"holder": "a", "fencing": 1}).status_code == 409
+        )
         assert bulk.post("cursors/c/lease", {"holder": "c", "force": True})["fencing"] == 3
         assert bulk.delete("cursors/c/lease", fencing=3)["lease"] is None
         assert Bulk(other, "q").post("cursors/c/lease", {"holder": "b"})["fencing"] == 4

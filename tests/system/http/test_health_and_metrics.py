@@ -156,7 +156,9 @@ def test_metrics_tell_what_happened(own_server: Server) -> None:
     assert found[f"servicebus_server_send_latency_seconds_count{{{totals}}}"] == 3
     subscription = 'namespace="sbemulatorns",entity="t/Subscriptions/s",entity_type="subscription"'
     assert found[f"servicebus_active_messages{{{subscription}}}"] == 1
-    available = [value for name, value in found.items() if name.startswith("polybus_partition_available{") and queue in name]
+    available = [
+        value for name, value in found.items() if name.startswith("polybus_partition_available{") and queue in name
+    ]
     assert available == [1] * 16
     stores = {name: value for name, value in found.items() if name.startswith("polybus_store_")}
     assert sum(value for name, value in stores.items() if name.startswith("polybus_store_up")) == 4
@@ -167,7 +169,9 @@ def test_metrics_tell_what_happened(own_server: Server) -> None:
         for _ in range(16):
             assert http.post("/orders/messages", content=b"x").status_code == 201
     found = read_metrics(server)
-    lost = [value for name, value in found.items() if name.startswith("polybus_partition_available{") and queue in name]
+    lost = [
+        value for name, value in found.items() if name.startswith("polybus_partition_available{") and queue in name
+    ]
     assert sorted(lost) == [0] * 4 + [1] * 12
     assert found['polybus_sends_rerouted_total{namespace="sbemulatorns"}'] >= 4
     store = server.bus.stores[0].store_id.hex()

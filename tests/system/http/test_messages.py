@@ -75,7 +75,10 @@ def test_a_message_goes_in_and_comes_out(http: httpx.Client, queue: str) -> None
     assert parsedate_to_datetime(shown["LockedUntilUtc"]) > parsedate_to_datetime(shown["EnqueuedTimeUtc"])
     assert list(shown) == sorted(shown)
     location = got.headers["Location"]
-    assert location == f"{str(http.base_url).rstrip(chr(47))}/{queue.lower()}/messages/{shown['SequenceNumber']}/{shown['LockToken']}"
+    assert (
+        location
+        == f"{str(http.base_url).rstrip(chr(47))}/{queue.lower()}/messages/{shown['SequenceNumber']}/{shown['LockToken']}"
+    )
     assert http.delete(path_of(location)).status_code == 200
     assert http.post(f"/{queue}/messages/head?timeout=0").status_code == 204
     assert http.delete(path_of(location)).status_code == 404
@@ -359,7 +362,9 @@ def test_sizes_have_their_limit(http: httpx.Client, queue: str) -> None:
 # Waiting
 
 
-def start_receive(server: Server, pool: ThreadPoolExecutor, path: str, method: str = "POST") -> Future[httpx.Response]:
+def start_receive(
+    server: Server, pool: ThreadPoolExecutor, path: str, method: str = "POST"
+) -> Future[httpx.Response]:
     """A receive that is known to wait at its source when this returns."""
     before = len(server.gateway.connections)
 
@@ -397,7 +402,9 @@ def test_a_client_that_goes_away_loses_no_message(
     assert properties(got)["DeliveryCount"] == 1
 
 
-def test_a_message_that_meets_a_leaving_client_goes_back_at_once(server: Server, http: httpx.Client, queue: str) -> None:
+def test_a_message_that_meets_a_leaving_client_goes_back_at_once(
+    server: Server, http: httpx.Client, queue: str
+) -> None:
     """Delivery and hang-up happen in one turn of the server's loop."""
     client = socket.create_connection(("127.0.0.1", server.port))
     head = f"POST /{queue}/messages/head?timeout=300 HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n"

@@ -100,9 +100,7 @@ CREATE = [
     ),
     (
         "/new",
-        queue(
-            "<RequiresDuplicateDetection>true</RequiresDuplicateDetection><EnableExpress>true</EnableExpress>"
-        ),
+        queue("<RequiresDuplicateDetection>true</RequiresDuplicateDetection><EnableExpress>true</EnableExpress>"),
         400,
         "cannot be enabled together",
     ),
@@ -304,7 +302,9 @@ def test_quotas_are_refused_as_such(server: Server, http: httpx.Client) -> None:
     from polybus import limits
 
     made = 0
-    while http.put(f"/many-{made}", content=queue("<EnablePartitioning>true</EnablePartitioning>")).status_code == 201:
+    while (
+        http.put(f"/many-{made}", content=queue("<EnablePartitioning>true</EnablePartitioning>")).status_code == 201
+    ):
         made += 1
         assert made <= limits.PARTITIONED_ENTITIES
     check(

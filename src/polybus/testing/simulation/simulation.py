@@ -65,6 +65,7 @@ class Simulation:
     ) -> None:
         rng = World(seed, 1).rng("plan")
         self.world = World(seed, rng.choice((2, 3, 4)), shuffle)
+        self.world.small = rng.random() < 0.5
         self.plan: Plan = make_plan(rng, kinds)
         self.nemesis = Nemesis(self.world, troubles if troubles is not None else misfortunes.choose(rng))
         self.states = SessionStates()

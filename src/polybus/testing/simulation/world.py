@@ -18,6 +18,7 @@ from polybus.namespace.catalogue import Catalogue
 from polybus.namespace.namespace import Namespace
 from polybus.namespace.promise import Promise, spawn
 from polybus.namespace.store_host import StoreHost
+from polybus.partition.settings import Bounds
 from polybus.store.base import Read
 from polybus.store.driver import ReadDone, StoreDriver
 from polybus.store.memory import MemoryStore
@@ -184,6 +185,8 @@ class World:
         self.errors: list[PolybusError] = []
         self.on_started: Callable[[Bus], None] | None = None
         self.on_death: list[Callable[[], None]] = []
+        self.small = False
+        """Whether brokers keep only a few messages in memory, so that a short backlog is a long one."""
         self.deaths = 0
         self.fences = 0
 
@@ -262,6 +265,8 @@ class World:
         catalogue = Catalogue(self.catalogue.opener(process))
         bus = Bus(process, self.clock, hosts, catalogue, new_key=lambda: "key")
         bus.on_error = self.errors.append
+        if self.small:
+            make_small(bus.bounds)
         return bus
 
     def _watch_disks(self, process: Process, bus: Bus) -> None:
@@ -332,6 +337,19 @@ class World:
     def check(self) -> None:
         if self.failures:
             raise self.failures[0]
+
+
+def make_small(bounds: Bounds) -> None:
+    """Windows and pages of a few rows."""
+    bounds.window_entries = 8
+    bounds.window_bytes = 2_000
+    bounds.page_entries = 4
+    bounds.session_entries = 3
+    bounds.session_bytes = 1_000
+    bounds.sessions = 2
+    bounds.recent_ids = 4
+    bounds.sweep_rows = 3
+    bounds.separate_body_bytes = 600
 
 
 def names_of(entity_id: int, name: str, subscriptions: list[str]) -> list[str]:
