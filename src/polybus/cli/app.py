@@ -10,6 +10,7 @@ from polybus.cli import rules
 from polybus.cli.backup import backup
 from polybus.cli.check import check
 from polybus.cli.client import client_command
+from polybus.cli.demo import demo
 from polybus.cli.entities import QUEUE, SUBSCRIPTION, TOPIC, entity_commands
 from polybus.cli.export import export
 from polybus.cli.health import healthcheck, version
@@ -27,6 +28,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(serve)
+app.command()(demo)
 _CLIENTS: tuple[Callable[..., None], ...] = (send, receive, peek, partitions, stores, export, healthcheck)
 for _work in _CLIENTS:
     app.command()(client_command(_work))

@@ -7,7 +7,7 @@ carries AMQP, and for the rest the management API and the messages of entities. 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -22,6 +22,7 @@ from polybus.gateway.http_health import Health
 from polybus.gateway.http_messages import handle_messages
 from polybus.gateway.http_metrics import metrics
 from polybus.gateway.http_request import Call, Disconnected
+from polybus.gateway.http_websocket import handle_websocket
 from polybus.namespace.names import TargetKind, parse_http_path
 
 _MESSAGE_TARGETS = (TargetKind.MESSAGES, TargetKind.HEAD, TargetKind.MESSAGE)
@@ -35,14 +36,15 @@ def make_app(
     open_metrics: bool = True,
     entity_metrics: bool = True,
     strict_properties: bool = False,
+    origins: Collection[str] = (),
 ) -> ASGIApp:
     """The application. It must run on the bus's own loop.
 
     `faults` opens the fault switches. `is_ready` says whether what was declared exists; until then health is 503.
     Metrics need a token unless `open_metrics`. `strict_properties` refuses custom properties that are neither quoted
-    nor numbers.
+    nor numbers. `origins` are those of web pages that may open a WebSocket, besides the bus's own.
     """
-    return HttpApp(gateway, faults, is_ready, open_metrics, entity_metrics, strict_properties)
+    return HttpApp(gateway, faults, is_ready, open_metrics, entity_metrics, strict_properties, origins)
 
 
 class HttpApp:
@@ -54,6 +56,7 @@ class HttpApp:
         open_metrics: bool,
         entity_metrics: bool,
         strict_properties: bool,
+        origins: Collection[str],
     ) -> None:
         self._gateway = gateway
         self._panel = faults
@@ -61,10 +64,13 @@ class HttpApp:
         self._open_metrics = open_metrics
         self._entity_metrics = entity_metrics
         self._strict = strict_properties
+        self._origins = frozenset(origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             await self._http(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await handle_websocket(self._gateway, self._origins, scope, receive, send)
         elif scope["type"] == "lifespan":
             await _live(receive, send)
 

@@ -110,6 +110,8 @@ class Log(Window):
         """A committed entry becomes available, at once or when a page brings it."""
         if self.memory.get(entry.rank) is entry:
             self.give_back(entry)
+        elif entry.rank in self.removed:  # somebody found its row before we were told that it is there
+            self.bodies.detach(entry)
         elif self.admits(entry):
             self.remember(entry)
         else:

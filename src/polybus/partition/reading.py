@@ -47,17 +47,23 @@ def settled_between(log: Log, rows: list[Row]) -> Steps[set[bytes]]:
 def load_bodies(broker: Broker, entries: list[Entry]) -> Steps[None]:
     """Reads the bodies that entries refer to; an entry without bytes afterwards was removed meanwhile."""
     bodies = broker.bodies
-    wanted = list(dict.fromkeys(entry.body for entry in entries if entry.body))
-    if not wanted:
+    here = [entry for entry in entries if entry.body in bodies.memory]
+    elsewhere = [entry for entry in entries if entry.body and entry.body not in bodies.memory]
+    for entry in here:
+        bodies.attach(entry, entry.body)  # before the read, during which others may let go of the body
+    if not elsewhere:
         return
+    missing = list(dict.fromkeys(entry.body for entry in elsewhere))
     ticket = bodies.read_begins()
     try:
-        missing = [number for number in wanted if number not in bodies.memory]
-        if missing:
-            bodies.load(missing, (yield Get(bodies.keys(missing))))
-        for entry in entries:
+        bodies.load(missing, (yield Get(bodies.keys(missing))))
+        for entry in elsewhere:
             if entry.body in bodies.memory:
                 bodies.attach(entry, entry.body)
+    except BaseException:
+        for entry in here:
+            bodies.detach(entry)
+        raise
     finally:
         bodies.read_ends(ticket)
 

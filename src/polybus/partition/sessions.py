@@ -99,6 +99,9 @@ class SessionBook:
         assert session_id is not None, "a log with sessions has only messages with a session id"
         log = self.log
         known = log.memory.get(entry.rank) is entry
+        if not known and entry.rank in log.removed:  # somebody found its row before we were told that it is there
+            log.bodies.detach(entry)
+            return
         session = self.held.get(session_id)
         if session is not None:
             self.touched[session_id] = session

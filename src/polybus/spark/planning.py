@@ -23,7 +23,7 @@ class PartitionEnd:
     average_bytes: float = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, order=True)
 class Range:
     """Positions of one partition, both ends included."""
 

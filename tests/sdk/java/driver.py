@@ -40,7 +40,7 @@ def environment(server: ServerProcess) -> dict[str, str]:
 def command(names: list[str], trusted: Path) -> list[str]:
     java = f"-Djavax.net.ssl.trustStore={trusted} -Djavax.net.ssl.trustStorePassword={PASSWORD}"
     chosen = [f"-Dtest={','.join(f'{name}Test' for name in names)}"] if names else []
-    return ["mvn", "-q", "-B", "--offline", "surefire:test", f"-DargLine={java}", *chosen]
+    return ["mvn", "-q", "-B", "-Dstyle.color=never", "--offline", "surefire:test", f"-DargLine={java}", *chosen]
 
 
 def tally() -> tuple[int, int, int]:

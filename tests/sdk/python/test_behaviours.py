@@ -6,12 +6,14 @@ import pytest
 
 from tests.sdk.python.behaviours import (
     access,
+    asynchronous,
     bodies,
     deferral,
     duplicates,
     errors,
     expiry,
     locks,
+    management,
     peeking,
     receiving,
     scheduling,
@@ -19,6 +21,7 @@ from tests.sdk.python.behaviours import (
     sessions,
     settling,
     topics,
+    transports,
 )
 from tests.sdk.python.runner import Runner
 from tests.sdk.python.table import Behaviour, Table
@@ -101,4 +104,19 @@ def test_errors(perform: Runner, behaviour: Behaviour, kind: str) -> None:
 
 @each(access.table)
 def test_access(perform: Runner, behaviour: Behaviour, kind: str) -> None:
+    check(perform, behaviour, kind)
+
+
+@each(asynchronous.table)
+def test_asynchronous(perform: Runner, behaviour: Behaviour, kind: str) -> None:
+    check(perform, behaviour, kind)
+
+
+@each(transports.table)
+def test_transports(perform: Runner, behaviour: Behaviour, kind: str) -> None:
+    check(perform, behaviour, kind)
+
+
+@each(management.table)
+def test_management(perform: Runner, behaviour: Behaviour, kind: str) -> None:
     check(perform, behaviour, kind)

@@ -1,4 +1,4 @@
-"""A bus in this process, served over HTTP and HTTPS by uvicorn in a thread of its own, for tests of what clients see."""
+"""A bus in this process, served over HTTP and HTTPS by uvicorn in a thread of its own."""
 
 from __future__ import annotations
 

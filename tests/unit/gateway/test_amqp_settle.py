@@ -179,11 +179,13 @@ def test_a_lock_that_is_about_to_run_out_is_judged_by_the_clock(sim: SimBus, cli
     assert rejection(client.settle(got.id, ACCEPTED))[0] == "com.microsoft:message-lock-lost"
 
 
-def test_a_second_decision_on_the_same_delivery_does_nothing(sim: SimBus, client: Client, name: str) -> None:
+def test_a_second_decision_on_the_same_delivery_is_told_that_it_comes_late(
+    sim: SimBus, client: Client, name: str
+) -> None:
     (got,) = received(client, name)
     client.settle(got.id, Modified(undeliverable_here=True))
     client.dispose(got.id, ACCEPTED)
-    assert client.frames("disposition") == []
+    assert rejection(client.frames("disposition")[0].fields[4])[0] == "amqp:not-found"
     assert sim.namespace.entity(name).counts().deferred == 1
 
 

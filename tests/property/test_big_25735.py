@@ -326,7 +326,7 @@ class LateTopic(Late):
 
 
 CHECKS = settings(
-    max_examples=800,
+    max_examples=2500,
     stateful_step_count=80, phases=[Phase.generate], report_multiple_bugs=False,
     deadline=None,
     suppress_health_check=list(HealthCheck),
