@@ -292,8 +292,6 @@ HTTP_RECEIVE_SECONDS_MAX = 300
 """How long a receive waits for a message: by default, and at most."""
 HTTP_BATCH_MESSAGES = 4_096
 """Messages in one JSON batch; more would be smaller than their own punctuation."""
-HTTP_JSON_DEPTH = 32
-"""Nesting of a JSON body, whose reader recurses; ours nest three deep."""
 HEALTH_PROBE_SECONDS = 2.0
 """A store that does not commit a probe by then counts as not ready; orchestrators give up after a few seconds."""
 

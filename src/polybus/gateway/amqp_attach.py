@@ -20,6 +20,7 @@ from polybus.errors import (
     NotImplementedByBus,
     PolybusError,
     QuotaExceeded,
+    Unauthorized,
 )
 from polybus.gateway.amqp_addresses import Place, address_of, parsed, session_filter, uri_of
 from polybus.gateway.amqp_cbs import CBS, TokenLink
@@ -82,7 +83,8 @@ def _attach(endpoint: AmqpEndpoint, link: Link, attach: Attach) -> None:
 def _attach_coordinator(endpoint: AmqpEndpoint, link: IncomingLink) -> None:
     if endpoint.namespace.tier.is_basic:
         raise NotImplementedByBus("The Basic tier has no transactions.")
-    # The Java SDK begins a transaction before it has shown a token. What is then done in it needs rights of its own.
+    if not endpoint.access.granted:
+        raise Unauthorized("Unauthorized access. A token must be shown before a transaction can be declared.")
     CoordinatorLink(endpoint, link).start()
 
 

@@ -33,7 +33,7 @@ def pyarrow() -> Any:
 
 
 class ArrowWriter:
-    """Columns to the bytes of a stream, batch by batch."""
+    """Columns to the bytes of a stream. Rows are turned into Arrow as they come, so that no batch is a long step."""
 
     def __init__(self, columns: list[str]) -> None:
         self._pa = pyarrow()
@@ -41,20 +41,36 @@ class ArrowWriter:
         self._schema = self._pa.schema([(name, kinds[READ_COLUMNS[name][0]]) for name in columns])
         self._sink = _Sink()
         self._writer = self._pa.ipc.new_stream(self._sink, self._schema)
+        self._chunks: dict[str, list[Any]] = {name: [] for name in columns}
 
-    def batch(self, columns: dict[str, list[object]]) -> bytes:
-        """The next batch."""
-        arrays = [self._array(name, values) for name, values in columns.items()]
+    def add(self, columns: dict[str, list[object]]) -> None:
+        """Rows of the next batch."""
+        for name, values in columns.items():
+            self._chunks[name].append(self._array(name, values))
+
+    def batch(self) -> bytes:
+        """The batch of all rows that were added."""
+        arrays = [self._pa.concat_arrays(chunks) for chunks in self._chunks.values()]
+        self._chunks = {name: [] for name in self._chunks}
         self._writer.write_batch(self._pa.record_batch(arrays, schema=self._schema))
         return self._sink.take()
 
     def _array(self, name: str, values: list[object]) -> Any:
-        kind = READ_COLUMNS[name][0]
+        kind, arrow_type = READ_COLUMNS[name][0], self._schema.field(name).type
         if kind == TIME:
             values = [None if value is None else value * 1000 for value in values]  # type: ignore[operator]
         elif kind == MAP:
-            values = [list(value.items()) for value in values]  # type: ignore[attr-defined]
-        return self._pa.array(values, type=self._schema.field(name).type)
+            return self._map(values, arrow_type)
+        return self._pa.array(values, type=arrow_type)
+
+    def _map(self, values: list[Any], arrow_type: Any) -> Any:
+        """A column of maps from its keys and items side by side: several times as fast as pair by pair."""
+        offsets = [0]
+        for value in values:
+            offsets.append(offsets[-1] + len(value))
+        keys = self._pa.array([key for value in values for key in value], self._pa.string())
+        items = self._pa.array([item for value in values for item in value.values()], self._pa.string())
+        return self._pa.MapArray.from_arrays(self._pa.array(offsets, self._pa.int32()), keys, items, type=arrow_type)
 
     def end(self, summary: dict[str, object]) -> bytes:
         """The empty batch that ends the stream, and says how."""

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from polybus.errors import ArgumentError, EntityNotFound
 from polybus.gateway import atom
 from polybus.gateway.atom import Moment, Sent
+from polybus.gateway.atom_parse import PARTITIONING_SINCE
 from polybus.gateway.http_atom_call import NOT_MANAGEABLE, AtomCall, check_forwarding, entity_info
 from polybus.gateway.http_atom_topics import (
     delete_rule,
@@ -38,10 +39,6 @@ from polybus.namespace.description import (
 )
 from polybus.namespace.entity import Entity
 from polybus.namespace.names import Address, HttpTarget, TargetKind
-
-PARTITIONING_SINCE = "2013-10"
-"""The first api-version that knows partitioned entities (A6)."""
-
 
 # The namespace
 
@@ -73,8 +70,7 @@ def _listed(request: AtomCall, kind: type[EntityDescription], path: str) -> Resp
 
 async def _put_entity(request: AtomCall) -> Response:
     _check_plain(request)
-    sent = atom.parse_entity(await request.body(), request.address.entity, request.context.api_version)
-    sent = _without_partitioning(sent, request.context.api_version)
+    sent = await _sent_entity(request)
     described = sent.description
     assert not isinstance(described, SubscriptionDescription), "an entity was parsed"
     check_forwarding(request, sent)
@@ -94,10 +90,12 @@ def _check_plain(request: AtomCall) -> None:
         raise ArgumentError(f"'{request.address.path}' is not an entity that can be managed.")
 
 
-def _without_partitioning(sent: Sent, api_version: str) -> Sent:
-    """Clients of old api-versions do not know the element: what they send of it does not count (A6)."""
-    if not api_version or api_version >= PARTITIONING_SINCE:
-        return sent
+async def _sent_entity(request: AtomCall) -> Sent:
+    """What a body describes. To old api-versions partitioning is unknown: what they send of it does not count (A6)."""
+    body, path, version = await request.body(), request.address.entity, request.context.api_version
+    if not version or version >= PARTITIONING_SINCE:
+        return atom.parse_entity(body, path, version)
+    sent = atom.parse_entity(body, path, PARTITIONING_SINCE)
     described = sent.description
     if not isinstance(described, SubscriptionDescription):
         described = replace(described, enable_partitioning=False)

@@ -24,9 +24,9 @@ async def get_subscriptions(request: AtomCall) -> Response:
         return request.not_found_feed()
     subscriptions = [subscription for _, subscription in sorted(entity.subscriptions.items())]
     page = request.page(f"{entity.name}/Subscriptions", len(subscriptions))
-    shown = [(each.description, subscription_info(entity, each)) for each in subscriptions]
-    part = shown[page.skip : page.skip + page.top]
-    return request.feed(atom.subscription_feed(part, request.context, page))
+    part = subscriptions[page.skip : page.skip + page.top]
+    shown = [(each.description, subscription_info(entity, each)) for each in part]
+    return request.feed(atom.subscription_feed(shown, request.context, page))
 
 
 async def put_subscription(request: AtomCall) -> Response:

@@ -84,7 +84,9 @@ def _partition(log: PartitionLog) -> dict[str, object]:
 class Encoder(Protocol):
     """Columns to bytes, and the summary at the end."""
 
-    def batch(self, columns: dict[str, list[object]]) -> bytes: ...
+    def add(self, columns: dict[str, list[object]]) -> None: ...
+
+    def batch(self) -> bytes: ...
 
     def end(self, summary: dict[str, object]) -> bytes: ...
 
@@ -92,8 +94,14 @@ class Encoder(Protocol):
 class LineWriter:
     """One JSON object for each row, and one for the end."""
 
-    def batch(self, columns: dict[str, list[object]]) -> bytes:
-        lines = [json.dumps(row, ensure_ascii=False) for row in _json_rows(columns)]
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+
+    def add(self, columns: dict[str, list[object]]) -> None:
+        self._lines += [json.dumps(row, ensure_ascii=False) for row in _json_rows(columns)]
+
+    def batch(self) -> bytes:
+        lines, self._lines = self._lines, []
         return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
 
     def end(self, summary: dict[str, object]) -> bytes:
@@ -138,18 +146,23 @@ def _wants_lines(request: BulkCall) -> bool:
 async def _parts(source: _Source, encoder: Encoder, table: Table) -> AsyncIterator[bytes]:
     """The bytes of a read. A store that fails on the way ends it early, and the summary says so."""
     problem: str | None = None
+    rows = size = 0
     try:
         while not source.done():
             for row in await source.step():
                 table.add(row)
-            if table.rows >= limits.BULK_BATCH_ROWS or table.bytes >= limits.BULK_BATCH_BYTES:
-                yield encoder.batch(table.take())
+            rows, size = rows + table.rows, size + table.bytes
+            if table.rows:
+                encoder.add(table.take())
+            if rows >= limits.BULK_BATCH_ROWS or size >= limits.BULK_BATCH_BYTES:
+                yield encoder.batch()
+                rows = size = 0
             # Reads may be answered at once: the loop must still get its turn.
             await asyncio.sleep(0)
     except PolybusError as error:
         problem = str(error)
-    if table.rows:
-        yield encoder.batch(table.take())
+    if rows:
+        yield encoder.batch()
     summary = source.summary()
     yield encoder.end(summary if problem is None else {**summary, "error": problem})
 

@@ -68,8 +68,8 @@ class Health:
 
 
 async def commits(store: StoreHost) -> bool:
-    """Whether a commit comes through now."""
-    if not store.available:
+    """Whether a commit comes through now. One that is full is not asked: a commit that fails would fence it."""
+    if not store.available or store.full:
         return False
     done: Promise[None] = Promise()
     store.batch.delete(PROBE_KEY)

@@ -67,6 +67,7 @@ def _reading() -> dict[str, Any]:
                 "Where the log begins and ends", [_query("time", _TEXT, "also find this time"), generation], "Listen"
             )
         },
+        f"{_ENTITY}/partitions": {"get": _operation("Each partition: its store, state and counts", [], "Manage")},
         f"{_ENTITY}/range": {
             "get": _stream(
                 f"Messages by position{ends}",

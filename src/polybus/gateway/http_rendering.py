@@ -34,6 +34,8 @@ from polybus.message.rendering import Marks, generated_id, merged_properties
 
 DEFAULT_CONTENT_TYPE = "application/atom+xml;type=entry;charset=utf-8"
 """What the cloud answers for a message that has no content type."""
+_DATA_SECTION = b"\x00\x53\x75"
+_BINARY_8, _BINARY_32 = 0xA0, 0xB0
 _LAST_MS = 253_402_300_799_000
 """The end of year 9999, the last that a date of HTTP can say."""
 
@@ -122,6 +124,9 @@ def _custom_text(value: object) -> str | None:
 
 def body_of(message: Message) -> bytes:
     """The body as bytes: data as it is, a text in UTF-8, anything else as JSON as well as it goes."""
+    plain = _only_data(message)
+    if plain is not None:
+        return plain
     sections = message.body()
     if all(code == DATA for code, _ in sections):
         return b"".join(value for _, value in sections if isinstance(value, bytes))
@@ -133,6 +138,20 @@ def body_of(message: Message) -> bytes:
             return value
         return _as_json(value)
     return _as_json([value for _, value in sections])
+
+
+def _only_data(message: Message) -> bytes | None:
+    """The body of a message that ends with its one data section, as nearly all do, without decoding it."""
+    raw, at = message.raw, message.body_at
+    if raw[at : at + 3] != _DATA_SECTION:
+        return None
+    if raw[at + 3] == _BINARY_8:
+        start, size = at + 5, raw[at + 4]
+    elif raw[at + 3] == _BINARY_32:
+        start, size = at + 8, int.from_bytes(raw[at + 4 : at + 8], "big")
+    else:
+        return None
+    return raw[start:] if start + size == len(raw) else None
 
 
 def _as_json(value: object) -> bytes:

@@ -41,9 +41,9 @@ MAP: Final = "map"
 
 
 class Row:
-    """A message that is read, with what is taken from it only once."""
+    """A message that is read. What must be decoded is decoded once, and only where a column wants it."""
 
-    __slots__ = ("expires_ms", "fields", "marks", "message", "partition", "position", "properties", "state")
+    __slots__ = ("_fields", "_properties", "expires_ms", "marks", "message", "partition", "position", "state")
 
     def __init__(
         self, partition: int, position: int | None, message: Message, marks: Marks, expires_ms: int, state: str
@@ -54,11 +54,19 @@ class Row:
         self.marks = marks
         self.expires_ms = expires_ms
         self.state = state
-        self.fields = properties_of(message, marks)
-        self.properties = merged_properties(message, marks.overlay)
+        self._fields: list[object] | None = None
+        self._properties: dict[str, object] | None = None
+
+    @property
+    def properties(self) -> dict[str, object]:
+        if self._properties is None:
+            self._properties = merged_properties(self.message, self.marks.overlay)
+        return self._properties
 
     def field(self, position: int) -> str | None:
-        return identifier_text(self.fields[position])
+        if self._fields is None:
+            self._fields = properties_of(self.message, self.marks)
+        return identifier_text(self._fields[position])
 
     def property(self, name: str) -> str | None:
         value = self.properties.get(name)

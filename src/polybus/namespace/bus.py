@@ -83,6 +83,8 @@ class Bus:
         await self.auditing.load()
         for store in self.stores:
             store.on_opened = self._store_opened
+            self._move_in(store)
+        for store in self.stores:
             if store.available:
                 await self.recovery.begin(store)
 
@@ -145,13 +147,20 @@ class Bus:
         return found
 
     def _store_opened(self, store: StoreHost) -> None:
-        stand_in = self._absent.pop(store.store_id, None)
-        if stand_in is not None:
-            _move_in(store, stand_in)
+        self._move_in(store)
         for tenant in store.tenants.values():
             assert isinstance(tenant, PartitionHost)
             tenant.problem = None
         spawn(self._come_back(store)).then(self._report)
+
+    def _move_in(self, store: StoreHost) -> None:
+        """A store that was missing when its partitions were loaded is here: they find it."""
+        stand_in = self._absent.pop(store.store_id, None)
+        if stand_in is not None:
+            for place, tenant in stand_in.tenants.items():
+                assert isinstance(tenant, PartitionHost)
+                tenant.store = store
+                store.tenants[place] = tenant
 
     async def _come_back(self, store: StoreHost) -> None:
         self.recovery.begin(store)
@@ -199,11 +208,3 @@ class Bus:
 
     def entity_by_id(self, entity_id: int) -> Entity | None:
         return self.entities.get(entity_id)
-
-
-def _move_in(store: StoreHost, stand_in: StoreHost) -> None:
-    """A store that was missing at the start is here: the partitions on it find it."""
-    for place, tenant in stand_in.tenants.items():
-        assert isinstance(tenant, PartitionHost)
-        tenant.store = store
-        store.tenants[place] = tenant

@@ -92,9 +92,6 @@ class Bus:
         body = {"positions": {str(index): position for index, position in positions.items()}, "fencing": fencing}
         return _cursor(self._transport.json("POST", f"{self._cursor_path(name)}/advance", body))
 
-    def delete_cursor(self, name: str, fencing: int) -> None:
-        self._transport.json("DELETE", self._cursor_path(name), query={"fencing": fencing})
-
     def _cursor_path(self, name: str) -> str:
         return f"{self._path}/cursors/{quote(name, safe='')}"
 

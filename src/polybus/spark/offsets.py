@@ -34,6 +34,9 @@ class Offset:
     def at(self, positions: dict[int, int]) -> Offset:
         return replace(self, positions=positions)
 
+    def held_by(self, holder: str) -> Offset:
+        return replace(self, holder=holder)
+
     def position(self, index: int) -> int:
         return self.positions.get(index, 0)
 

@@ -41,7 +41,6 @@ _SOURCE: Final = _CONNECTION | {
     "includebody",
     "columns",
     "state",
-    "resumefrom",
     "leaseseconds",
     "takelease",
     "pushfilters",
@@ -143,7 +142,6 @@ class SourceOptions:
     min_partitions: int
     fail_on_data_loss: bool
     states: tuple[str, ...]
-    from_cursor: bool
     lease_seconds: int
     take_lease: bool
     push_filters: bool
@@ -185,7 +183,6 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
         min_partitions=given.number("minPartitions") or 0,
         fail_on_data_loss=given.flag("failOnDataLoss", True),
         states=states,
-        from_cursor=given.word("resumeFrom", ("cursor", "startingOffsets"), "cursor") == "cursor",
         lease_seconds=given.number("leaseSeconds", least=3, most=CURSOR_LEASE_SECONDS_MAX) or SPARK_LEASE_SECONDS,
         take_lease=given.flag("takeLease", False),
         push_filters=given.flag("pushFilters", False),

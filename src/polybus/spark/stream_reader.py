@@ -67,32 +67,22 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     # Offsets, asked for by the driver
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """Where a query without a checkpoint begins; from here on the cursor holds everything."""
+        """Where a query begins that has finished no batch yet; from here on the cursor holds everything.
+
+        Spark asks again when it repeats the first batch, and then this must be the same place: so it is the
+        cursor's, which moves only when a batch is done. Whose the cursor is, the end of that batch tells.
+        """
         if self._initial is None:
-            holder = uuid.uuid4().hex
             state = self._create_cursor()
-            self._hold(holder)
-            self._initial = Offset(state.entity_id, state.positions, holder)
+            self._initial = Offset(state.entity_id, state.positions, uuid.uuid4().hex)
         return self._initial.record()
 
     def _create_cursor(self) -> CursorState:
-        name, options = self._options.cursor, self._options
-        if not options.from_cursor:
-            known = self.bus.cursor(name)
-            if known is not None:
-                self._start_anew(known)
-        start = options.start
-        body: dict[str, Any] = {"start": start if isinstance(start, str) else {str(i): p for i, p in start.items()}}
-        if options.start_time is not None:
-            body["time"] = options.start_time
-        return self.bus.create_cursor(name, body)
-
-    def _start_anew(self, known: CursorState) -> None:
-        """The user wants to start where the options say, whatever an earlier query has read."""
-        lease = Lease(self._options.place, self._options.cursor, uuid.uuid4().hex, self._options.lease_seconds)
-        self.bus.delete_cursor(self._options.cursor, lease.take(self.bus, self._options.take_lease).fencing)
-        lease.forget()
-        log.info("the cursor %r, at %s, begins anew", self._options.cursor, known.positions)
+        start, time = self._options.start, self._options.start_time
+        body: dict[str, Any] = {"start": start if isinstance(start, str) else _named(start)}
+        if time is not None:
+            body["time"] = time
+        return self.bus.create_cursor(self._options.cursor, body)
 
     def _hold(self, holder: str) -> Lease:
         """Takes the cursor for the query that began with this checkpoint."""
@@ -146,8 +136,7 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             if self._options.fail_on_data_loss:
                 raise DataLoss(f"{text} With failOnDataLoss=false the query goes on with what is left.")
             log.warning(text)
-            start = {str(index): position for index, position in offset.positions.items()}
-            self.bus.create_cursor(self._options.cursor, {"start": start})
+            self.bus.create_cursor(self._options.cursor, {"start": _named(offset.positions)})
         return self._hold(offset.holder)
 
     def _most(self, limit: ReadLimit, begin: dict[int, int], goal: dict[int, int], state: LogState) -> int | None:
@@ -196,7 +185,7 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[RangePartition]:
         """Tasks for what lies between two journaled offsets; the same ones give the same messages, always."""
         begin, goal = offset_from(start), offset_from(end)
-        self._hold_known(begin)
+        self._hold_known(begin.held_by(goal.holder))
         first = begin.positions if begin.entity_id == goal.entity_id else self._first_of_new()
         found = planning.ranges(first, goal.positions)
         found = planning.split(found, self._options.min_partitions)
@@ -225,3 +214,8 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         lost_to = wanted.last if state is None else state.lost_to(wanted.partition)
         lost = losses(reading.missing, lost_to)
         report_losses(wanted, lost, self._options.place.entity, self._options.fail_on_data_loss, log.warning)
+
+
+def _named(positions: dict[int, int]) -> dict[str, int]:
+    """Positions as JSON writes them."""
+    return {str(index): position for index, position in positions.items()}

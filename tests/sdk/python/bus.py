@@ -8,11 +8,13 @@ import hashlib
 import hmac
 import itertools
 import json
+import threading
 import time
 import urllib.request
 from collections.abc import Callable
+from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote_plus
 
 from azure.core.exceptions import ResourceNotFoundError
@@ -43,6 +45,7 @@ PLAIN_TCP = version(SDK) >= (7, 14)
 
 ROOT, ROOT_KEY = "RootManageSharedAccessKey", "SAS_KEY_VALUE"
 
+T = TypeVar("T")
 _names = itertools.count(1)
 
 
@@ -71,6 +74,20 @@ def numbered(count: int, **properties: Any) -> list[ServiceBusMessage]:
 
 def soon(seconds: float) -> datetime:
     return datetime.now(UTC) + timedelta(seconds=seconds)
+
+
+def in_background(work: Callable[[], T]) -> Future[T]:
+    """Does the work in a thread of its own; the result says what came of it."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return future
 
 
 def receive(receiver: ServiceBusReceiver, count: int) -> list[ServiceBusReceivedMessage]:
@@ -244,7 +261,9 @@ class Bus:
         self.switch("clock", advance_ms=int(duration.total_seconds() * 1000))
 
     def switch(self, switch: str, **body: Any) -> None:
-        """Turns one of the fault switches of the development profile."""
+        """Turns one of the fault switches of the development profile; all are turned back in the end."""
+        if switch.startswith(("stores/", "entities/")):
+            self._exits.callback(self.switch, "heal")
         token = signature(f"sb://{self.server.addresses['http']}/", ROOT, ROOT_KEY, time.time() + 600)
         request = urllib.request.Request(
             f"{self.server.http_url}/$polybus/faults/{switch}",

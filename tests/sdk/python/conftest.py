@@ -13,6 +13,13 @@ from tests.sdk.python.bus import admin_client
 from tests.sdk.python.runner import Runner
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    # The asynchronous SDK passes this to aiohttp where it speaks WebSocket without TLS.
+    config.addinivalue_line("filterwarnings", "ignore:ssl=None is deprecated:DeprecationWarning")
+    # The SDK forgets sockets and streams whose peer has gone.
+    config.addinivalue_line("filterwarnings", "ignore::ResourceWarning")
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     folder: Path = tmp_path_factory.mktemp("bus")

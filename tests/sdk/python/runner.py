@@ -2,9 +2,9 @@
 
 Nearly all of a behaviour's time the SDK sleeps: half a second to open a link, half a second to close it. So every
 behaviour that was selected is put into a queue at once and worked off by a handful of threads, while each test only
-waits for its own. Behaviours share nothing but the server; those that move its clock have other servers and run one
-after the other there. Under pytest-xdist, whose workers do not know what they will be asked for, each behaviour runs
-when it is asked for.
+waits for its own. Behaviours share nothing but the server; those that move its clock or break its stores have other
+servers and run one after the other there. Under pytest-xdist, whose workers do not know what they will be asked for,
+each behaviour runs when it is asked for.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class Runner:
         return server
 
     def _lane(self, behaviour: Behaviour, kind: str) -> Lane:
-        return self._alone[kind] if behaviour.moves_clock else self._shared
+        return self._alone[kind] if behaviour.alone else self._shared
 
     def _future(self, behaviour: Behaviour, kind: str) -> Future[None]:
         name = (behaviour.run.__module__, behaviour.name, kind)

@@ -28,8 +28,8 @@ class Behaviour:
     """The requirement by which a plain and a partitioned entity must differ here."""
     since: str
     """The first release of the SDK that can do it, or that shows what the bus answered."""
-    moves_clock: bool
-    """Whether it needs a bus to itself whose clock it may move."""
+    alone: bool
+    """Whether it needs a bus to itself, because it moves the clock or takes stores away."""
     kinds: tuple[str, ...]
 
     @property
@@ -52,13 +52,13 @@ class Table:
         *,
         differs: str = "",
         since: str = "",
-        moves_clock: bool = False,
+        alone: bool = False,
         kinds: tuple[str, ...] = KINDS,
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             asks = ".partitioned" in inspect.getsource(function) or kinds != KINDS
             assert bool(differs) == asks, f"{function.__name__}: the requirement must be named where kinds differ"
-            self.behaviours.append(Behaviour(function.__name__, function, differs, since, moves_clock, kinds))
+            self.behaviours.append(Behaviour(function.__name__, function, differs, since, alone, kinds))
             return function
 
         return register

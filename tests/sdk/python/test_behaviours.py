@@ -20,6 +20,7 @@ from tests.sdk.python.behaviours import (
     sending,
     sessions,
     settling,
+    stores,
     topics,
     transports,
 )
@@ -119,4 +120,9 @@ def test_transports(perform: Runner, behaviour: Behaviour, kind: str) -> None:
 
 @each(management.table)
 def test_management(perform: Runner, behaviour: Behaviour, kind: str) -> None:
+    check(perform, behaviour, kind)
+
+
+@each(stores.table)
+def test_stores(perform: Runner, behaviour: Behaviour, kind: str) -> None:
     check(perform, behaviour, kind)

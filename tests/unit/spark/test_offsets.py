@@ -34,7 +34,12 @@ def test_partitions_are_in_order_as_text_too(found: dict[int, int]) -> None:
 
 @pytest.mark.parametrize(
     "record",
-    [{}, {"e": "1", "h": "", "p": [], "v": 1}, {"e": "1", "h": "", "p": {"x": 1}, "v": 1}, {"e": "1", "p": {}, "v": 2}],
+    [
+        {},
+        {"e": "1", "h": "", "p": [], "v": 1},
+        {"e": "1", "h": "", "p": {"x": 1}, "v": 1},
+        {"e": "1", "p": {}, "v": 2},
+    ],
 )
 def test_what_is_not_ours_is_refused(record: dict[str, object]) -> None:
     with pytest.raises(ConfigError):

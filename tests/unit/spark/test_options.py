@@ -42,7 +42,6 @@ def test_two_options_are_enough() -> None:
         ("state", "active|deferred", "states", ("active", "deferred")),
         ("columns", "partition, body", "columns", ("partition", "body")),
         ("failOnDataLoss", "False", "fail_on_data_loss", False),
-        ("resumeFrom", "startingOffsets", "from_cursor", False),
     ],
 )
 def test_options_of_the_source(name: str, value: str, field: str, expected: object) -> None:
@@ -87,7 +86,10 @@ def test_a_wrong_option_is_named(changes: dict[str, str], text: str) -> None:
 
 @pytest.mark.parametrize(
     ("changes", "text"),
-    [({"delivery": "exactlyOnce"}, "transactional, idempotent, atLeastOnce"), ({"cursor": "c"}, "no option 'cursor'")],
+    [
+        ({"delivery": "exactlyOnce"}, "transactional, idempotent, atLeastOnce"),
+        ({"cursor": "c"}, "no option 'cursor'"),
+    ],
 )
 def test_a_wrong_option_of_the_sink_is_named(changes: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigError, match=text):

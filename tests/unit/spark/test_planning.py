@@ -20,7 +20,9 @@ from polybus.spark.planning import (
 starts = st.dictionaries(st.integers(0, 31), st.integers(0, 1_000), max_size=16)
 backlogs = st.dictionaries(st.integers(0, 31), st.integers(0, 1_000), max_size=16)
 some_ranges = st.lists(
-    st.tuples(st.integers(0, 31), st.integers(1, 500), st.integers(0, 500)), unique_by=lambda each: each[0], max_size=16
+    st.tuples(st.integers(0, 31), st.integers(1, 500), st.integers(0, 500)),
+    unique_by=lambda each: each[0],
+    max_size=16,
 ).map(lambda found: [Range(index, first, first + more) for index, first, more in found])
 
 

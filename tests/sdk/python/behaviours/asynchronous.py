@@ -207,7 +207,7 @@ async def locks(bus: Bus) -> None:
         await receiver.complete_message(message)
 
 
-@table.behaviour(since="7.15", moves_clock=True)
+@table.behaviour(since="7.15", alone=True)
 async def a_lost_lock(bus: Bus) -> None:
     queue = bus.queue(lock_duration=timedelta(minutes=1))
     queue.send("x")
@@ -258,7 +258,7 @@ async def no_session(bus: Bus) -> None:
             await sdk.receiver(queue, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=1, impatient=True)
 
 
-@table.behaviour(moves_clock=True)
+@table.behaviour(alone=True)
 async def a_lost_session(bus: Bus) -> None:
     queue = bus.queue(requires_session=True, lock_duration=timedelta(minutes=1))
     queue.send(*numbered(2, session_id="s"))

@@ -51,7 +51,7 @@ def a_completed_message_still_counts(bus: Bus) -> None:
     assert peek_all(receiver) == []
 
 
-@table.behaviour(moves_clock=True)
+@table.behaviour(alone=True)
 def after_the_window_an_id_is_new(bus: Bus) -> None:
     queue = detecting(bus, duplicate_detection_history_time_window=timedelta(minutes=10))
     queue.send(ServiceBusMessage("first", message_id="1"))

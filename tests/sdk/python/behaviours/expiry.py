@@ -14,7 +14,7 @@ table = Table("expiry")
 DAY = timedelta(days=1)
 
 
-@table.behaviour(moves_clock=True)
+@table.behaviour(alone=True)
 def an_expired_message_is_gone(bus: Bus) -> None:
     queue = bus.queue()
     queue.send(ServiceBusMessage("old", time_to_live=DAY, partition_key="k"), ServiceBusMessage("new"))
@@ -35,7 +35,7 @@ def an_expired_message_is_dead_lettered(bus: Bus) -> None:
     assert dead.dead_letter_error_description == "The message expired and was dead lettered."
 
 
-@table.behaviour(moves_clock=True)
+@table.behaviour(alone=True)
 def the_entitys_time_to_live(bus: Bus) -> None:
     queue = bus.queue(default_message_time_to_live=DAY, dead_lettering_on_message_expiration=True)
     queue.send("x")
@@ -43,7 +43,7 @@ def the_entitys_time_to_live(bus: Bus) -> None:
     assert receive_one(queue.dead_letters()).dead_letter_reason == "TTLExpiredException"
 
 
-@table.behaviour(moves_clock=True)
+@table.behaviour(alone=True)
 def the_shorter_time_to_live_counts(bus: Bus) -> None:
     queue = bus.queue(default_message_time_to_live=DAY)
     queue.send(ServiceBusMessage("x", time_to_live=2 * DAY))
@@ -53,7 +53,7 @@ def the_shorter_time_to_live_counts(bus: Bus) -> None:
     assert peek_all(receiver) == []
 
 
-@table.behaviour(moves_clock=True)
+@table.behaviour(alone=True)
 def a_locked_message_can_be_completed_after_it_expired(bus: Bus) -> None:
     queue = bus.queue(lock_duration=timedelta(minutes=5), dead_lettering_on_message_expiration=True)
     queue.send(ServiceBusMessage("x", time_to_live=timedelta(minutes=1)))
@@ -65,7 +65,7 @@ def a_locked_message_can_be_completed_after_it_expired(bus: Bus) -> None:
     assert peek_all(queue.dead_letters()) == []
 
 
-@table.behaviour(moves_clock=True)
+@table.behaviour(alone=True)
 def dead_letters_do_not_expire(bus: Bus) -> None:
     queue = bus.queue(default_message_time_to_live=DAY)
     queue.send("x")
@@ -77,7 +77,7 @@ def dead_letters_do_not_expire(bus: Bus) -> None:
     assert texts(take(dead, 1)) == ["x"]
 
 
-@table.behaviour(moves_clock=True)
+@table.behaviour(alone=True)
 def deferred_messages_expire(bus: Bus) -> None:
     queue = bus.queue(dead_lettering_on_message_expiration=True)
     queue.send(ServiceBusMessage("x", time_to_live=DAY))
@@ -88,7 +88,7 @@ def deferred_messages_expire(bus: Bus) -> None:
     assert receive_one(queue.dead_letters()).dead_letter_reason == "TTLExpiredException"
 
 
-@table.behaviour(moves_clock=True)
+@table.behaviour(alone=True)
 def what_expires_among_others(bus: Bus) -> None:
     queue = bus.queue()
     for index, message in enumerate(numbered(6)):

@@ -23,7 +23,7 @@ def the_lock_lasts_as_long_as_the_queue_says(bus: Bus) -> None:
     assert timedelta(minutes=1, seconds=30) < left <= timedelta(minutes=2, seconds=1)
 
 
-@table.behaviour(moves_clock=True)
+@table.behaviour(alone=True)
 def renewing_a_lock(bus: Bus) -> None:
     queue = bus.queue(lock_duration=timedelta(seconds=30))
     queue.send("x")
@@ -99,7 +99,7 @@ def after_the_lock_ran_out(bus: Bus):
     return queue, receiver, message
 
 
-@table.behaviour(since="7.15", moves_clock=True)
+@table.behaviour(since="7.15", alone=True)
 def completing_too_late(bus: Bus) -> None:
     queue, receiver, message = after_the_lock_ran_out(bus)
     with pytest.raises(MessageLockLostError):
@@ -107,7 +107,7 @@ def completing_too_late(bus: Bus) -> None:
     assert receive_one(queue.receiver()).delivery_count == 1
 
 
-@table.behaviour(since="7.15", moves_clock=True)
+@table.behaviour(since="7.15", alone=True)
 def settling_otherwise_too_late(bus: Bus) -> None:
     queue, receiver, message = after_the_lock_ran_out(bus)
     for settle in (receiver.abandon_message, receiver.defer_message, receiver.dead_letter_message):
@@ -116,7 +116,7 @@ def settling_otherwise_too_late(bus: Bus) -> None:
     assert receive_one(queue.receiver()).delivery_count == 1
 
 
-@table.behaviour(moves_clock=True)
+@table.behaviour(alone=True)
 def settling_over_management_too_late(bus: Bus) -> None:
     queue = bus.queue(lock_duration=timedelta(minutes=1))
     queue.send("x")
@@ -131,14 +131,14 @@ def settling_over_management_too_late(bus: Bus) -> None:
     assert again.delivery_count == deferred.delivery_count + 1
 
 
-@table.behaviour(moves_clock=True)
+@table.behaviour(alone=True)
 def renewing_too_late(bus: Bus) -> None:
     _, receiver, message = after_the_lock_ran_out(bus)
     with pytest.raises(MessageLockLostError):
         receiver.renew_message_lock(message)
 
 
-@table.behaviour(moves_clock=True)
+@table.behaviour(alone=True)
 def lost_locks_count_as_deliveries(bus: Bus) -> None:
     queue = bus.queue(lock_duration=timedelta(minutes=1), max_delivery_count=2)
     queue.send("x")
@@ -150,7 +150,7 @@ def lost_locks_count_as_deliveries(bus: Bus) -> None:
     assert dead.dead_letter_reason == "MaxDeliveryCountExceeded"
 
 
-@table.behaviour(moves_clock=True)
+@table.behaviour(alone=True)
 def messages_keep_their_order_when_locks_run_out(bus: Bus) -> None:
     queue = bus.queue(lock_duration=timedelta(minutes=1))
     queue.send(*numbered(4))

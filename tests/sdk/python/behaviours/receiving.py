@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from azure.servicebus import ServiceBusMessage, ServiceBusReceiveMode
 from azure.servicebus.exceptions import ServiceBusError
@@ -12,6 +10,7 @@ from tests.sdk.python.bus import (
     NOTHING,
     WAIT,
     Bus,
+    in_background,
     nothing_comes,
     numbered,
     partition_of,
@@ -92,12 +91,9 @@ def an_empty_queue_yields_nothing(bus: Bus) -> None:
 def a_waiting_receiver_gets_what_is_sent_later(bus: Bus) -> None:
     queue = bus.queue()
     sender, receiver = queue.sender(), queue.receiver()
-    found = []
-    waiting = threading.Thread(target=lambda: found.extend(receiver.receive_messages(max_wait_time=WAIT)))
-    waiting.start()
+    waiting = in_background(lambda: receiver.receive_messages(max_wait_time=WAIT))
     sender.send_messages(ServiceBusMessage("late"))
-    waiting.join()
-    assert texts(found) == ["late"]
+    assert texts(waiting.result()) == ["late"]
 
 
 @table.behaviour()

@@ -55,7 +55,7 @@ def a_scheduled_message_comes_when_it_is_due(bus: Bus) -> None:
     assert message.enqueued_sequence_number == number
 
 
-@table.behaviour(moves_clock=True)
+@table.behaviour(alone=True)
 def a_message_scheduled_for_next_year(bus: Bus) -> None:
     queue = bus.queue()
     ahead = bus.server_time()
@@ -178,7 +178,7 @@ def cancelling_all_or_none(bus: Bus) -> None:
     assert len(peek_all(queue.receiver())) == 1
 
 
-@table.behaviour(moves_clock=True)
+@table.behaviour(alone=True)
 def messages_become_active_in_the_order_of_their_times(bus: Bus) -> None:
     queue = bus.queue()
     sender = queue.sender()
@@ -189,7 +189,7 @@ def messages_become_active_in_the_order_of_their_times(bus: Bus) -> None:
     assert texts(take(queue.receiver(), 3)) == ["first", "second", "third"]
 
 
-@table.behaviour(moves_clock=True)
+@table.behaviour(alone=True)
 def the_time_to_live_begins_when_a_message_is_due(bus: Bus) -> None:
     queue = bus.queue(dead_lettering_on_message_expiration=True)
     message = ServiceBusMessage("x", time_to_live=timedelta(hours=1))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -20,6 +19,7 @@ from tests.sdk.python.bus import (
     WAIT,
     Bus,
     Entity,
+    in_background,
     nothing_comes,
     numbered,
     partition_of,
@@ -89,17 +89,14 @@ def a_session_that_comes_while_somebody_waits(bus: Bus) -> None:
     queue = session_queue(bus)
     sender = queue.sender()
     waiting = queue.unopened(session_id=NEXT_AVAILABLE_SESSION, max_wait_time=WAIT)
-    found: list[str] = []
 
-    def wait() -> None:
+    def wait() -> list[str]:
         with waiting as receiver:
-            found.extend(texts(take(receiver, 1)))
+            return texts(take(receiver, 1))
 
-    thread = threading.Thread(target=wait)
-    thread.start()
+    found = in_background(wait)
     sender.send_messages(ServiceBusMessage("late", session_id="s"))
-    thread.join()
-    assert found == ["late"]
+    assert found.result() == ["late"]
 
 
 @table.behaviour()
@@ -313,7 +310,7 @@ def a_large_session_state(bus: Bus) -> None:
 # Locks
 
 
-@table.behaviour(moves_clock=True)
+@table.behaviour(alone=True)
 def renewing_a_session_lock(bus: Bus) -> None:
     queue = session_queue(bus, "s", lock_duration=timedelta(seconds=60))
     receiver = queue.receiver(session_id="s")
@@ -353,7 +350,7 @@ def a_session_lock_that_runs_out(bus: Bus) -> None:
     second.complete_message(again)
 
 
-@table.behaviour(moves_clock=True)
+@table.behaviour(alone=True)
 def receiving_after_the_session_lock_ran_out(bus: Bus) -> None:
     queue = session_queue(bus, "s", lock_duration=timedelta(minutes=1))
     receiver = queue.receiver(session_id="s")
@@ -364,7 +361,7 @@ def receiving_after_the_session_lock_ran_out(bus: Bus) -> None:
     assert texts(receive(queue.receiver(session_id="s"), 2)) == ["0", "1"]
 
 
-@table.behaviour(moves_clock=True)
+@table.behaviour(alone=True)
 def state_and_renewal_after_the_session_lock_ran_out(bus: Bus) -> None:
     queue = session_queue(bus, "s", lock_duration=timedelta(minutes=1))
     for attempt in ("set_state", "get_state", "renew_lock"):

@@ -1,0 +1,136 @@
+"""B1 to B7 and B11 to B15: which partition a message goes to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from azure.servicebus import ServiceBusMessage as Message
+from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
+from azure.servicebus.exceptions import ServiceBusError
+
+from polybus import limits
+from polybus.namespace.routing import partition_for
+from tests.requirements.kit import PARTITIONS, Bus, Gate, broker_properties, keys_for
+from tests.requirements.raw_amqp import RawClient
+from tests.sdk.python.bus import partition_of, peek_all, receive, take
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+def test_b1_b3_the_same_key_always_selects_the_same_partition(bus: Bus) -> None:
+    queue = bus.queue()
+    queue.send(*[Message("x", partition_key=f"key {number % 20}") for number in range(60)])
+    places: dict[str, set[int]] = {}
+    for each in peek_all(queue.receiver()):
+        places.setdefault(each.partition_key, set()).add(partition_of(each))
+    assert places == {key: {partition_for(key, PARTITIONS)} for key in places}
+    assert len(places) == 20
+    assert len(set.union(*places.values())) > 5, "keys are spread over the partitions"
+
+
+def test_b2_the_session_id_is_the_key(bus: Bus) -> None:
+    queue = bus.queue()
+    sessions = [f"session {number}" for number in range(10)]
+    queue.send(*[Message("x", session_id=session) for session in sessions * 3])
+    for each in peek_all(queue.receiver()):
+        assert partition_of(each) == partition_for(each.session_id, PARTITIONS)
+
+
+def test_b4_a_session_id_and_another_partition_key_are_refused(bus: Bus, gate: Gate) -> None:
+    """The SDK refuses the pair itself; put together by hand, and over HTTP, the bus does."""
+    queue = bus.queue()
+    sender = queue.sender(bus.client_with(retry_total=0))
+    with pytest.raises(ValueError, match="partition_key"):
+        Message("x", session_id="s", partition_key="p")
+    by_hand = AmqpAnnotatedMessage(
+        data_body=b"x", annotations={"x-opt-partition-key": "p"}, properties=AmqpMessageProperties(group_id="s")
+    )
+    with pytest.raises(ServiceBusError, match="PartitionKey"):
+        sender.send_messages(by_hand)
+    pair = broker_properties(SessionId="s", PartitionKey="p")
+    assert gate.http.post(f"/{queue.name}/messages", content=b"x", headers=pair).status_code == 400
+    assert sum(gate.totals(queue.name)) == 0
+    sender.send_messages(Message("x", session_id="s", partition_key="s"))
+    assert gate.totals(queue.name)[partition_for("s", PARTITIONS)] == 1
+
+
+def test_b5_the_message_id_is_the_key_only_with_duplicate_detection(bus: Bus, gate: Gate) -> None:
+    detecting, plain = bus.queue(requires_duplicate_detection=True), bus.queue()
+    ids = keys_for(3, PARTITIONS)
+    for queue in (detecting, plain):
+        queue.send(*[Message("x", message_id=each) for each in ids])
+    assert gate.totals(detecting.name) == [PARTITIONS if index == 3 else 0 for index in range(PARTITIONS)]
+    assert gate.totals(plain.name) == [1] * PARTITIONS
+    detecting.send(Message("x", message_id=ids[0], partition_key=keys_for(7)[0]))
+    assert gate.totals(detecting.name)[7] == 1, "a partition key comes before the message id"
+    detecting.send(Message("without an id"))
+    assert sum(gate.totals(detecting.name)) == PARTITIONS + 2, "the client gives it an id"
+
+
+def test_b6_all_copies_meet_at_one_broker_which_drops_them(bus: Bus, gate: Gate) -> None:
+    queue = bus.queue(requires_duplicate_detection=True)
+    queue.send(*[Message(f"copy {copy}", message_id=f"id {number}") for copy in range(3) for number in range(10)])
+    assert sum(gate.totals(queue.name)) == 10
+    assert {str(each) for each in take(queue.receiver(), 10)} == {"copy 0"}
+
+
+def test_b7_without_a_key_messages_go_round(bus: Bus, gate: Gate) -> None:
+    queue = bus.queue()
+    queue.send(*["x"] * (5 * PARTITIONS))
+    assert gate.totals(queue.name) == [5] * PARTITIONS
+
+
+@pytest.mark.parametrize("field", ["partition_key", "session_id", "message_id"])
+def test_b11_any_key_pins_the_message_in_a_transaction_or_not(bus: Bus, gate: Gate, field: str) -> None:
+    queue = bus.queue(requires_duplicate_detection=True)
+    keys = keys_for(11, 2)
+    queue.send(Message("x", **{field: keys[0]}))
+    with RawClient(bus.server.addresses["amqp"]) as raw:
+        transaction = raw.declare()
+        assert raw.send(raw.sender(queue.name), transaction, "x", **{"message_id": "m", field: keys[1]}) == "accepted"
+        assert raw.commit(transaction)
+    assert gate.totals(queue.name) == [2 if index == 11 else 0 for index in range(PARTITIONS)]
+
+
+def test_b12_messages_with_the_same_key_keep_their_order(bus: Bus) -> None:
+    queue = bus.queue()
+    keys = [f"key {number}" for number in range(5)]
+    queue.send(*[Message(str(number), partition_key=key) for number in range(20) for key in keys])
+    receiver = queue.receiver()
+    seen: dict[str, list[str]] = {key: [] for key in keys}
+    for each in receive(receiver, 100):
+        seen[each.partition_key].append(str(each))
+        receiver.complete_message(each)
+    assert seen == {key: [str(number) for number in range(20)] for key in keys}
+
+
+def test_b13_time_outs_leave_room_for_rerouting() -> None:
+    assert limits.CLI_SECONDS > 15
+    assert limits.SPARK_REQUEST_SECONDS > 15
+    page = (DOCS / "concepts.md").read_text(encoding="utf-8")
+    assert "greater than 15 seconds" in page
+    assert limits.STORE_COMMIT_SECONDS * 2 + limits.DOUBT_MS / 1000 < 15, "two hung commits and a slow catalogue"
+
+
+def test_b14_b15_d7_c6_docs_say_what_a_key_buys_and_which_to_use() -> None:
+    page = " ".join((DOCS / "concepts.md").read_text(encoding="utf-8").split())
+    assert "No key buys *availability*" in page
+    assert "A key buys *consistency*" in page
+    assert "Use no key unless you need one" in page
+    assert "in a transaction without a session, `PartitionKey` is the property" in page
+    assert "keep connections alive" in page
+
+
+def test_b14_our_command_line_sets_no_key_by_itself(bus: Bus, gate: Gate) -> None:
+    from typer.testing import CliRunner
+
+    from polybus.cli.app import app
+
+    queue = bus.queue()
+    for _ in range(2):
+        done = CliRunner().invoke(app, ["send", queue.name, "x", "--connection", bus.server.connection_string])
+        assert done.exit_code == 0, done.output
+    for each in peek_all(queue.receiver()):
+        assert (each.partition_key, each.session_id) == (None, None)
+    assert sum(gate.totals(queue.name)) == 2
