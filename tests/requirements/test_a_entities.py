@@ -8,10 +8,11 @@ from datetime import timedelta
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 from azure.servicebus import ServiceBusMessage as Message
+from azure.servicebus.management import SqlRuleFilter
 
 from polybus.testing.server import ServerProcess
 from tests.requirements.kit import PARTITIONS, Bus, Entity, Gate, entry
-from tests.sdk.python.bus import nothing_comes, receive, receive_one, soon, take, texts
+from tests.sdk.python.bus import nothing_comes, receive, receive_one, take, texts
 
 SERVER = ("--clock", "movable")
 STORES = 4
@@ -58,7 +59,7 @@ def life(bus: Bus, queue: Entity) -> list[object]:
     receiver.complete_message(deferred[0])
     (dead,) = take(queue.dead_letters(), 1)
     seen.append((str(dead), dead.dead_letter_reason))
-    sender.schedule_messages(Message("later", partition_key="k"), soon(3600))
+    sender.schedule_messages(Message("later", partition_key="k"), bus.server_time() + timedelta(hours=1))
     seen.append(nothing_comes(receiver))
     bus.move_clock(timedelta(hours=2))
     seen.append(texts(take(receiver, 1)))
@@ -75,12 +76,10 @@ def test_a3_a4_a_receiver_cannot_tell_a_partitioned_entity_from_a_plain_one(bus:
 
 
 def test_a3_a_topic_with_rules_sessions_and_forwarding(bus: Bus) -> None:
-    from azure.servicebus.management import SqlRuleFilter
-
     topic, target = bus.topic(), bus.queue(requires_session=True)
     bus.subscription(topic, "red", forward_to=target.name)
     bus.admin.delete_rule(topic.name, "red", "$Default")
-    bus.admin.create_rule(topic.name, "red", "only red", filter=SqlRuleFilter("colour = 'red'"))
+    bus.admin.create_rule(topic.name, "red", "only-red", filter=SqlRuleFilter("colour = 'red'"))
     for session in ("a", "b"):
         for colour in ("red", "blue"):
             topic.send(Message(colour, session_id=session, application_properties={"colour": colour}))

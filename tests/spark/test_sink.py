@@ -83,7 +83,7 @@ def test_a_row_that_breaks_a_rule_is_shown_in_the_error_and_nothing_is_sent(kit:
     frame = kit.spark.sql(
         "select 'good' as body, 'k' as session_id union all select 'odd', repeat('x', 200)"
     ).coalesce(1)
-    with pytest.raises(PySparkException, match="more than 128 characters.*odd"):
+    with pytest.raises(PySparkException, match=r"more than 128 characters.*odd"):
         kit.write(frame, queue)
     assert kit.read(queue).count() == 0
 

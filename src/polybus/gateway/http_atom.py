@@ -91,7 +91,7 @@ def _check_plain(request: AtomCall) -> None:
 
 
 async def _sent_entity(request: AtomCall) -> Sent:
-    """What a body describes. To old api-versions partitioning is unknown: what they send of it does not count (A6)."""
+    """What a body describes. Old api-versions do not know partitioning: what they send of it does not count (A6)."""
     body, path, version = await request.body(), request.address.entity, request.context.api_version
     if not version or version >= PARTITIONING_SINCE:
         return atom.parse_entity(body, path, version)

@@ -31,6 +31,7 @@ class Stager:
         place = options.place
         self._entity = place.entity
         self._needs_id = needs_id
+        self._wait_seconds = options.wait_seconds
         self._query: Query = dict(query)
         if options.unknown_to_properties:
             self._query["unknown"] = "properties"
@@ -50,7 +51,7 @@ class Stager:
     def publish(self) -> None:
         """Makes visible what was staged so far, without an epoch."""
         if self.stages:
-            self._bus.publish({"stages": self.stages})
+            self._bus.publish({"stages": self.stages, "wait_seconds": self._wait_seconds})
             self.stages = []
 
     def write(self, batch: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import random
 import socket
 import uuid
 from collections.abc import Iterator
@@ -443,3 +444,27 @@ def test_waiting_receivers_hear_that_the_bus_stops(server: Server, http: httpx.C
         stopped = waiting.result(30)
     assert stopped.status_code == 503
     assert stopped.headers["Retry-After"] == "1"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_receives_that_are_cut_off_lose_nothing(server: Server, http: httpx.Client, queue: str, seed: int) -> None:
+    """Clients hang up while messages arrive; whatever they were given comes back, at once or with its lock."""
+    chance = random.Random(seed)
+    sent = {f"m{number}".encode() for number in range(30)}
+    head = f"POST /{queue}/messages/head?timeout=300 HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n"
+    waiting = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(20)]
+    for client in waiting:
+        client.sendall(f"{head}Authorization: {server.token()}\r\n\r\n".encode())
+    server.wait_until(lambda: len(server.gateway.connections) == 20)
+    for body in sent:
+        http.post(f"/{queue}/messages", content=body)
+        if waiting and chance.random() < 0.7:
+            waiting.pop(chance.randrange(len(waiting))).close()
+    for client in waiting:
+        client.close()
+    server.wait_until(lambda: not server.gateway.connections)
+    assert server.do(server.namespace.entity(queue).counts).active == 30
+    server.do(lambda: server.clock.advance(61_000))
+    server.do(server.bus.clock_moved)
+    found = [http.delete(f"/{queue}/messages/head?timeout=5").content for _ in sent]
+    assert sorted(found) == sorted(sent)

@@ -80,8 +80,7 @@ def test_columns_can_be_left_out(left_out: str) -> None:
 )
 def test_a_wrong_option_is_named(changes: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigError, match=text):
-        options = source_options({**GIVEN, **changes})
-        options.place.connect()
+        source_options({**GIVEN, **changes}).place.connect()
 
 
 @pytest.mark.parametrize(
