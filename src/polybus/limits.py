@@ -372,3 +372,5 @@ SPARK_BAD_ROW_CHARACTERS = 100_000
 """Of a bad row that is put aside, as JSON; it must itself be a message of any tier."""
 SPARK_SHOWN_ROW_CHARACTERS = 500
 """Of a row that cannot be a message, in the error that says so."""
+WEBSOCKET_MESSAGE_BYTES = 1024 * 1024
+"""One WebSocket message holds AMQP frames of at most 64 KiB each; no client gathers more than a few of them."""

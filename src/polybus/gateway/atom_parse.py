@@ -18,7 +18,6 @@ from polybus.namespace.description import (
     AccessRight,
     AuthorizationRule,
     Description,
-    EntityDescription,
     EntityStatus,
     QueueDescription,
     SubscriptionDescription,
@@ -63,19 +62,14 @@ def parse_entity(body: bytes, path: str, api_version: str = "") -> Sent:
     element = _described(body, ("QueueDescription", "TopicDescription"))
     given = _given(element)
     kind = QueueDescription if element.name == "QueueDescription" else TopicDescription
-    description = kind(path=path, **_values(kind, element))
-    _check_version(description, given, api_version)
-    return Sent(description, given)
-
-
-def _check_version(description: EntityDescription, given: frozenset[str], api_version: str) -> None:
-    """The cloud knows some elements only from a version on; before, it refuses them."""
-    if not api_version:
-        return
-    if api_version < MESSAGE_SIZE_SINCE and MESSAGE_SIZE.element in given:
+    values = _values(kind, element)
+    if api_version and api_version < MESSAGE_SIZE_SINCE and MESSAGE_SIZE.element in given:
         raise ArgumentError(f"The property '{MESSAGE_SIZE.element}' needs api-version {MESSAGE_SIZE_SINCE}.")
-    if api_version < PARTITIONING_SINCE and description.enable_partitioning:
-        raise ArgumentError(f"The property 'EnablePartitioning' needs api-version {PARTITIONING_SINCE}.")
+    if api_version and api_version < PARTITIONING_SINCE:
+        # The element did not exist then, and elements that are not known are ignored (A6).
+        values.pop("enable_partitioning", None)
+        given -= {"EnablePartitioning"}
+    return Sent(kind(path=path, **values), given)
 
 
 def parse_subscription(body: bytes, topic: str, name: str) -> Sent:

@@ -7,14 +7,12 @@ handler asks for rights first, then for existence. Reading never waits for a sto
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 
 from starlette.responses import Response
 
 from polybus.errors import ArgumentError, EntityNotFound
 from polybus.gateway import atom
 from polybus.gateway.atom import Moment, Sent
-from polybus.gateway.atom_parse import PARTITIONING_SINCE
 from polybus.gateway.http_atom_call import NOT_MANAGEABLE, AtomCall, check_forwarding, entity_info
 from polybus.gateway.http_atom_topics import (
     delete_rule,
@@ -91,15 +89,7 @@ def _check_plain(request: AtomCall) -> None:
 
 
 async def _sent_entity(request: AtomCall) -> Sent:
-    """What a body describes. Old api-versions do not know partitioning: what they send of it does not count (A6)."""
-    body, path, version = await request.body(), request.address.entity, request.context.api_version
-    if not version or version >= PARTITIONING_SINCE:
-        return atom.parse_entity(body, path, version)
-    sent = atom.parse_entity(body, path, PARTITIONING_SINCE)
-    described = sent.description
-    if not isinstance(described, SubscriptionDescription):
-        described = replace(described, enable_partitioning=False)
-    return replace(sent, description=described, given=sent.given - {"EnablePartitioning"})
+    return atom.parse_entity(await request.body(), request.address.entity, request.context.api_version)
 
 
 def _entity_entry(request: AtomCall, entity: Entity, moment: Moment) -> Response:

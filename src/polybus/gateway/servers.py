@@ -36,7 +36,11 @@ def http_protocol(gateway: Gateway, faults: FaultPanel | None, open_metrics: boo
         proxy_headers=False,
         h11_max_incomplete_event_size=limits.HTTP_HEADER_BYTES,
         timeout_keep_alive=limits.HTTP_KEEP_ALIVE_SECONDS,
-        ws_max_size=limits.PREMIUM_MESSAGE_BYTES_MAX,
+        # AMQP has heartbeats of its own, and a client that is busy must not be dropped for a missed pong.
+        ws_ping_interval=None,
+        ws_max_size=limits.WEBSOCKET_MESSAGE_BYTES,
+        # Decompression has no bound.
+        ws_per_message_deflate=False,
     )
     config.load()
     state = ServerState()

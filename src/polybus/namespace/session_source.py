@@ -185,7 +185,7 @@ class SessionSource:
         broker = partition.require()
         log = broker.log(self.log_id)
         session = await partition.run(holding.accept(broker, log, session_id, self._clock.now(), holder))
-        return self._hold(partition, log, session)
+        return await self._hold(partition, log, session)
 
     def accept_next(self, holder: object, timeout_ms: int) -> Promise[HeldSession]:
         """Locks the next available session, waiting for one; OperationTimeout when the time is up."""
@@ -247,12 +247,12 @@ class SessionSource:
         waiter = self._waiters[0]
         try:
             session = await partition.run(holding.accept_next(broker, log, self._clock.now(), waiter.holder))
+            if session is None:
+                return False
+            held = await self._hold(partition, log, session)
         except PolybusError:
             partition.try_again(self.seek)
             return False  # the others may still have a session
-        if session is None:
-            return False
-        held = self._hold(partition, log, session)
         if waiter not in self._waiters:
             held.release()  # the one who waited has gone or given up meanwhile
             return True
@@ -260,10 +260,13 @@ class SessionSource:
         waiter.promise.resolve(held)
         return True
 
-    def _hold(self, partition: PartitionHost, log: Log, session: Session) -> HeldSession:
+    async def _hold(self, partition: PartitionHost, log: Log, session: Session) -> HeldSession:
+        """Waits until what the last holder did is on disk: what comes next in the session depends on it."""
         held = HeldSession(self, partition, log, session, self._clock)
         self._held[session] = held
         partition.locked_until(session.until_ms)
+        await partition.store.synced()
+        held.check()
         return held
 
     def let_go(self, held: HeldSession) -> None:

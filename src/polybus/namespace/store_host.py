@@ -121,6 +121,17 @@ class StoreHost:
         if self.batch.brokers or self.batch:
             self._flush()
 
+    def synced(self) -> Promise[None]:
+        """Settled when everything that is written so far is on disk; at once where it is."""
+        done: Promise[None] = Promise()
+        if self.batch.brokers or self.batch:
+            self.batch.replies.append((done.reply, None, None))
+        elif self._committing is not None:
+            self._committing.replies.append((done.reply, None, None))
+        else:
+            done.resolve(None)
+        return done
+
     # Reads
 
     def run(self, steps: Generator[Read, list[object], T]) -> Promise[T]:

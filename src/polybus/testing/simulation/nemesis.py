@@ -108,9 +108,12 @@ async def _catalogue(nemesis: Nemesis, rng: Random) -> None:
 
 
 async def _deaths(nemesis: Nemesis, rng: Random) -> None:
-    """The process is killed and started again."""
+    """The process is killed, or now and then stopped in good order, and started again."""
     while await nemesis.pause(rng, 500, 10_000):
-        nemesis.world.die()
+        if rng.random() < 0.25:
+            await nemesis.world.stop()
+        else:
+            nemesis.world.die()
         await nemesis.pause(rng, 0, 1_500)
         await nemesis.world.start()
 

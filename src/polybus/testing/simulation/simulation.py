@@ -144,4 +144,5 @@ class Simulation:
             **verdict.report,
             "deaths": self.world.deaths,
             "fences": self.world.fences,
+            "rerouted": self.world.rerouted,
         }

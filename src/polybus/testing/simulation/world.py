@@ -183,12 +183,12 @@ class World:
         self.process: Process | None = None
         self.failures: list[BaseException] = []
         self.errors: list[PolybusError] = []
-        self.on_started: Callable[[Bus], None] | None = None
         self.on_death: list[Callable[[], None]] = []
         self.small = False
         """Whether brokers keep only a few messages in memory, so that a short backlog is a long one."""
         self.deaths = 0
         self.fences = 0
+        self.rerouted = 0
 
     def rng(self, purpose: str) -> Random:
         """A source of chance of its own for each purpose, so that one does not disturb the others."""
@@ -254,8 +254,6 @@ class World:
                 continue
             process.bus = bus
             self._watch_disks(process, bus)
-            if self.on_started is not None:
-                self.on_started(bus)
             return
 
     def _make_bus(self, process: Process) -> Bus:
@@ -296,8 +294,21 @@ class World:
             died()
         self.harness.record(Op.RESTART, began=began)
 
+    async def stop(self) -> None:
+        """The process ends in good order: what is under way is committed, then the stores are closed."""
+        process, bus = self.process, self.bus
+        if process is None or bus is None:
+            return
+        try:
+            await process.call(spawn(bus.stop()))
+        except ProcessDied:
+            return
+        self.die()
+
     def _bury(self) -> None:
         process, self.process = self.process, None
+        if process is not None and process.bus is not None:
+            self.rerouted += process.bus.namespace(NAMESPACE).sender.rerouted
         for disk in (*self.disks, self.catalogue):
             disk.crash()
         if process is not None:

@@ -10,7 +10,7 @@ class DebugTest {
             var receiver = bench.receiver(queue);
             for (int i = 0; i < 4; i++) {
                 long t = System.currentTimeMillis();
-                long n = receiver.receiveMessages(600, java.time.Duration.ofSeconds(5)).stream().count();
+                long n = receiver.receiveMessages(1000, java.time.Duration.ofSeconds(5)).stream().count();
                 System.out.println("GOT " + n + " in " + (System.currentTimeMillis() - t));
             }
         }

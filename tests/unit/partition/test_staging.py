@@ -1,0 +1,143 @@
+import pytest
+
+from polybus.errors import ArgumentError
+from polybus.message.message import build
+from polybus.partition import staging
+from tests.unit.partition.kit import body_of, main, queue, topic
+from tests.unit.partition.solo import Solo
+
+STAGE = b"s" * 16
+
+
+def stage(solo: Solo, first: int, *bodies: bytes, stage_id: bytes = STAGE, commit: bool = True) -> None:
+    messages = [build(body, message_id=body.decode()) for body in bodies]
+    staging.stage(solo.broker, solo.now, stage_id, first, messages, solo.reply, "stage")
+    if commit:
+        solo.commit()
+
+
+def publish(solo: Solo, stage_id: bytes = STAGE, commit: bool = True) -> bool:
+    more = solo.run(staging.publish_chunk(solo.broker, solo.now, stage_id, solo.reply, "publish"))
+    if commit:
+        solo.commit()
+        assert solo.replies[-1] == ("publish", more, None)
+    return bool(more)
+
+
+def small(chunk: int = 3) -> Solo:
+    solo = queue()
+    solo.settings.bounds.stage_rows = chunk
+    return solo
+
+
+def test_what_is_staged_is_not_there_until_it_is_published() -> None:
+    solo = queue()
+    stage(solo, 0, b"1", b"2")
+    assert (solo.take(), solo.log().active, solo.numbers()) == (None, 0, [])
+    assert solo.run(staging.stages(solo.broker)) == [(STAGE, solo.now.wall_ms)]
+    solo.crash()
+    assert publish(solo) is False
+    assert [body_of(entry) for entry in solo.take_all()] == [b"1", b"2"]
+    assert solo.run(staging.stages(solo.broker)) == []
+    assert solo.tables() == "M"
+
+
+def test_in_chunks_in_order_and_over_crashes_in_between() -> None:
+    for crash in (None, "committed", "lost"):
+        solo = small()
+        names = [b"%d" % number for number in range(8)]
+        stage(solo, 0, *names)
+        more = True
+        while more:
+            more = publish(solo, commit=crash != "lost")
+            if crash == "lost":
+                solo.crash()
+                more = publish(solo)
+            if crash == "committed":
+                solo.crash()
+        assert [body_of(entry) for entry in solo.take_all()] == names
+        assert (solo.tables(), solo.broker.size) == ("M", solo.log().active_bytes)
+
+
+def test_chunks_that_are_not_synced_are_not_published_again() -> None:
+    solo = small()
+    names = [b"%d" % number for number in range(8)]
+    stage(solo, 0, *names)
+    while publish(solo, commit=False):
+        pass
+    assert publish(solo, commit=False) is False
+    solo.commit()
+    assert [body_of(entry) for entry in solo.take_all()] == names
+
+
+def test_the_same_numbers_written_twice_are_one_and_the_size_comes_out_right() -> None:
+    solo = small()
+    stage(solo, 0, b"1", b"2")
+    stage(solo, 0, b"1", b"2")
+    stage(solo, 2, b"3", b"4")
+    solo.crash()
+    while publish(solo):
+        pass
+    assert [body_of(entry) for entry in solo.take_all()] == [b"1", b"2", b"3", b"4"]
+    assert solo.broker.size == solo.log().active_bytes
+
+
+def test_dropping_throws_it_away() -> None:
+    solo = small()
+    stage(solo, 0, *[b"%d" % number for number in range(8)])
+    stage(solo, 0, b"kept", stage_id=b"t" * 16)
+    publish(solo)
+    solo.run(staging.drop(solo.broker, STAGE, solo.reply, "drop"))
+    solo.run(staging.drop(solo.broker, STAGE, solo.reply, "drop"))
+    solo.commit()
+    assert solo.replies[-1] == ("drop", None, None)
+    assert solo.log().active == 3
+    assert [stage_id for stage_id, _ in solo.run(staging.stages(solo.broker))] == [b"t" * 16]
+    solo.run(staging.drop(solo.broker, b"t" * 16, None, None))
+    solo.commit()
+    assert (solo.tables(), solo.broker.size) == ("M", solo.log().active_bytes)
+
+
+def test_a_stage_that_is_not_synced_or_is_being_published_has_more_to_come() -> None:
+    solo = small()
+    stage(solo, 0, b"1", commit=False)
+    assert publish(solo, commit=False) is True
+    solo.commit()
+    first = solo.begin(staging.publish_chunk(solo.broker, solo.now, STAGE, None, None))
+    assert publish(solo) is True
+    first.finish()
+    solo.commit()
+    assert len(solo.take_all()) == 1
+
+
+def test_publishing_what_is_not_there_is_harmless() -> None:
+    solo = queue()
+    assert publish(solo) is False
+    assert solo.tables() == ""
+
+
+def test_duplicates_and_rules_are_looked_at_when_published() -> None:
+    solo = topic(1)
+    solo.settings.duplicate_window_ms = 60_000
+    stage(solo, 0, b"1", b"2", b"1")
+    solo.send(b"x", message_id="2")
+    publish(solo)
+    assert [body_of(entry) for entry in solo.take_all(main(1))] == [b"x", b"1"]
+
+
+def test_a_stages_id_has_sixteen_bytes() -> None:
+    with pytest.raises(ArgumentError):
+        stage(queue(), 0, b"1", stage_id=b"short")
+
+
+def test_large_messages_make_small_chunks() -> None:
+    solo = queue()
+    solo.settings.bounds.window_bytes = 1000
+    messages = [build(b"x" * 400) for _ in range(5)]
+    staging.stage(solo.broker, solo.now, STAGE, 0, messages, solo.reply, None)
+    solo.commit()
+    assert publish(solo) is True
+    assert solo.log().active < 5
+    while publish(solo):
+        pass
+    assert solo.log().active == 5
