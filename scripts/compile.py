@@ -17,7 +17,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
 os.environ["POLYBUS_BUILD"] = "plain"
 
-from polybus import _compiled  # noqa: E402
+from polybus import _compiled
 
 SETUP = """
 from mypyc.build import mypycify

@@ -33,3 +33,11 @@ def gate(server: ServerProcess) -> Iterator[Gate]:
     made = Gate(server)
     yield made
     made.close()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The SDK leaves a socket to the garbage collector when the bus it was connected to is killed."""
+    for item in items:
+        if "tests/requirements" in str(item.path):
+            item.add_marker(pytest.mark.filterwarnings("ignore:Exception ignored in. <socket"))
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"))

@@ -35,6 +35,7 @@ class RawClient:
         self._frames: list[Frame] = []
         self._handles = itertools.count()
         self._deliveries = itertools.count()
+        self._incoming: dict[int, int] = {}
         login = b"\x00RootManageSharedAccessKey\x00SAS_KEY_VALUE"
         self._socket.sendall(SASL_HEADER + frame(0, Init("PLAIN", login), SASL_FRAME))
         self.wait("sasl-outcome")
@@ -80,7 +81,17 @@ class RawClient:
                 return
             found = parse(bytes(self._unread[:size]))
             del self._unread[:size]
-            self._frames += [one for one in found if isinstance(one, Frame)]
+            for one in found:
+                if isinstance(one, Frame):
+                    self._frames.append(one)
+                    self._count(one)
+
+    def _count(self, one: Frame) -> None:
+        """Keeps the number of the next transfer on each channel, which a flow must name."""
+        if one.name == "begin":
+            self._incoming[one.channel] = one.fields[1]
+        elif one.name == "transfer":
+            self._incoming[one.channel] += 1
 
     # Links
 
@@ -102,7 +113,7 @@ class RawClient:
         modes = {"snd_settle_mode": 1, "rcv_settle_mode": 0}
         self._send(Attach(name, handle, True, Source(address), Target("replies"), **modes), LINKS)  # type: ignore[arg-type]
         self.wait("attach", lambda one: one.fields[0] == name)
-        self._send(Flow(0, WINDOW, 0, WINDOW, handle, 0, 100), LINKS)
+        self._send(Flow(self._incoming[LINKS], WINDOW, 0, WINDOW, handle, 0, 100), LINKS)
         return handle
 
     # Messages and transactions

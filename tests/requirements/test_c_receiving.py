@@ -36,6 +36,8 @@ def test_c2_what_another_connection_has_cached_is_locked_and_comes_back_later(bu
     until(lambda: sum(each["counts"]["locked"] for each in gate.partitions(queue.name)) == PARTITIONS)
     receiver = queue.receiver()
     assert nothing_comes(receiver), "nothing, and no error"
+    hoarder.close()
+    assert nothing_comes(receiver), "what was sent to it stays locked"
     bus.move_clock(timedelta(seconds=61))
     assert len(take(receiver, PARTITIONS)) == PARTITIONS
     assert sum(gate.totals(queue.name)) == 0
@@ -103,7 +105,7 @@ def test_c7_what_is_cached_is_answered_without_the_stores(bus: Bus, gate: Gate) 
     """After a restart the first receive reads the stores; the following ones are answered while no store reads at all."""
     queue = bus.queue()
     queue.send(*[str(number) for number in range(2 * PARTITIONS)])
-    bus.server.restart()
+    bus.server.restart(kill=True)
     receiver = queue.receiver(bus.client_with())
     found = [receive_one(receiver)]
     for store in range(4):

@@ -30,7 +30,7 @@ def test_f2_management_with_an_unhealthy_partition_fails_whole(bus: Bus, gate: G
     gate.take_down(2)
     properties = bus.admin.get_queue(queue.name)
     properties.max_delivery_count = 3
-    impatient = ServiceBusAdministration(server)
+    impatient = impatient_administration(server)
     for refused in (
         lambda: impatient.update_queue(properties),
         lambda: impatient.delete_queue(queue.name),
@@ -54,7 +54,7 @@ def test_f2_management_with_an_unhealthy_partition_fails_whole(bus: Bus, gate: G
     Entity(bus, "new").send("x")
 
 
-def ServiceBusAdministration(server: ServerProcess):
+def impatient_administration(server: ServerProcess):
     """An administration client that tells of a refusal at once."""
     from azure.servicebus.management import ServiceBusAdministrationClient
 

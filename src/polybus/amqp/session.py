@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _HALF_WINDOW = AMQP_SESSION_WINDOW // 2
 _UNKNOWN_DELIVERY = Rejected(
-    AmqpError("amqp:not-found", "The delivery is not known here: it was settled before, or went out on another session.")
+    AmqpError("amqp:not-found", "The delivery is not known here: it was settled, or went out on another session.")
 ).encoded()
 
 

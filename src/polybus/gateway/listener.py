@@ -150,5 +150,6 @@ class _Sniffer(asyncio.Protocol):
         protocol.data_received(self._seen)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        del exc
         if self._timer is not None:
             self._timer.cancel()

@@ -25,8 +25,8 @@ from polybus.namespace.recovery import Recovery
 from polybus.namespace.remains import Remains
 from polybus.namespace.store_host import StoreHost
 from polybus.namespace.tiers import STANDARD, Tier
-from polybus.partition.settings import Bounds
 from polybus.partition.broker import Broker
+from polybus.partition.settings import Bounds
 
 
 def random_key() -> str:
@@ -73,9 +73,8 @@ class Bus:
         await self.catalogue.open()
         await self.catalogue.next_incarnation()
         await self.recovery.load()
-        opened = [store.open() for store in self.stores]
-        for store, promise in zip(self.stores, opened, strict=True):
-            await promise
+        for opened in [store.open() for store in self.stores]:
+            await opened
         await self._note_stores()
         await self._load(names)
         await self.cursors.load()

@@ -95,9 +95,8 @@ class Forwarder:
                     await self._pause()
                 except BusError as error:
                     tries += 1
-                    if tries < FORWARD_RETRIES and not isinstance(error, EntityNotFound):
-                        await self._pause()
-                    elif not await self._give_up(pair, error):
+                    again = tries < FORWARD_RETRIES and not isinstance(error, EntityNotFound)
+                    if again or not await self._give_up(pair, error):
                         await self._pause()
         finally:
             del self._moving[pair]

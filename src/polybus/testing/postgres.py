@@ -73,7 +73,7 @@ class PostgresServer:
         return f"postgresql://postgres@/postgres?host={self.folder}&schema={schema}"
 
     def _run(self, program: str, *arguments: str) -> None:
-        subprocess.run(  # noqa: S603
+        subprocess.run(
             [str(_programs() / program), *arguments],
             check=True,
             stdin=subprocess.DEVNULL,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from polybus.errors import BugError, PolybusError
+from polybus.errors import BugError
 from polybus.testing.history import History
 from polybus.testing.simulation import nemesis as misfortunes
 from polybus.testing.simulation.client import Client
@@ -36,6 +36,8 @@ class Outcome:
     problems: list[str] = field(default_factory=list)
     verdict: Verdict | None = None
     figures: dict[str, int] = field(default_factory=dict)
+    error: Exception | None = None
+    """What broke the run itself: a fault of the bus that no client could have been told."""
 
     @property
     def clean(self) -> bool:
@@ -101,9 +103,9 @@ class Simulation:
         outcome = Outcome(world.seed, kinds, self.nemesis.kinds, world.history)
         try:
             self._play(outcome)
-        except (PolybusError, AssertionError, LookupError, TypeError, ValueError, AttributeError) as error:
+        except Exception as error:
             outcome.problems.append(f"{type(error).__name__}: {error}")
-            outcome.error = error  # type: ignore[attr-defined]
+            outcome.error = error
         return outcome
 
     def _play(self, outcome: Outcome) -> None:
