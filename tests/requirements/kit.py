@@ -99,8 +99,10 @@ def keys_for(partition: int, count: int = 1, partitions: int = PARTITIONS) -> li
 
 def entry(kind: str, **elements: object) -> str:
     """An ATOM document of a description."""
-    inside = "".join(f"<{name}>{str(value).lower() if isinstance(value, bool) else value}</{name}>" for name, value in elements.items())
-    return f'<entry xmlns="{ATOM}"><content type="application/xml"><{kind} xmlns="{SCHEMA}">{inside}</{kind}></content></entry>'
+    words = {name: str(value).lower() if isinstance(value, bool) else value for name, value in elements.items()}
+    inside = "".join(f"<{name}>{word}</{name}>" for name, word in words.items())
+    described = f'<{kind} xmlns="{SCHEMA}">{inside}</{kind}>'
+    return f'<entry xmlns="{ATOM}"><content type="application/xml">{described}</content></entry>'
 
 
 def broker_properties(**values: object) -> dict[str, str]:

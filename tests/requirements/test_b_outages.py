@@ -199,7 +199,10 @@ def test_f1_what_belongs_to_the_lost_partition_fails_and_the_rest_goes_on(bus: B
     gate.bring_back(sessions.name, detecting.name, plain.name)
     to_sessions.send_messages(Message("after", session_id=here))
     receiver = sessions.receiver(once, session_id=here)
-    assert [str(each) for each in receiver.receive_messages(max_message_count=2, max_wait_time=30)] == ["before", "after"]
+    assert [str(each) for each in receiver.receive_messages(max_message_count=2, max_wait_time=30)] == [
+        "before",
+        "after",
+    ]
 
 
 def test_f3_get_adds_up_counts_and_sizes_of_all_partitions(bus: Bus, gate: Gate) -> None:

@@ -32,7 +32,7 @@ def test_c2_what_another_connection_has_cached_is_locked_and_comes_back_later(bu
     queue = bus.queue(lock_duration=timedelta(seconds=60))
     hoarder = queue.receiver(prefetch_count=50)
     queue.send(*["x"] * PARTITIONS)
-    receive_one(hoarder)
+    receive(hoarder, PARTITIONS)
     until(lambda: sum(each["counts"]["locked"] for each in gate.partitions(queue.name)) == PARTITIONS)
     receiver = queue.receiver()
     assert nothing_comes(receiver), "nothing, and no error"

@@ -149,8 +149,7 @@ async def _parts(source: _Source, encoder: Encoder, table: Table) -> AsyncIterat
     rows = size = 0
     try:
         while not source.done():
-            for row in await source.step():
-                table.add(row)
+            table.add(await source.step())
             rows, size = rows + table.rows, size + table.bytes
             if table.rows:
                 encoder.add(table.take())

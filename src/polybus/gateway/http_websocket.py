@@ -52,9 +52,7 @@ async def handle_websocket(
 
 
 def _refusal(scope: Scope, origins: Collection[str]) -> tuple[int, str] | None:
-    raw: Any = scope.get("raw_path") or scope["path"].encode()
-    path = unquote(raw.decode("latin-1")).rstrip("/")
-    if fold(path) != PATH:
+    if fold(_path(scope)) != PATH:
         return 404, "There is no WebSocket at this path."
     headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
     origin = headers.get(b"origin")
@@ -63,6 +61,14 @@ def _refusal(scope: Scope, origins: Collection[str]) -> tuple[int, str] | None:
     if scope.get("subprotocols") and _protocol(scope) is None:
         return 400, f"The WebSocket must speak one of {', '.join(PROTOCOLS)}."
     return None
+
+
+def _path(scope: Scope) -> str:
+    """The path that was asked for; the Java SDK puts the whole address into its request line (RFC 9112 §3.2.2)."""
+    raw: Any = scope.get("raw_path") or scope["path"].encode()
+    target = raw.decode("latin-1")
+    path = target if target.startswith("/") else urlsplit(target).path
+    return unquote(path).rstrip("/")
 
 
 def _is_own(origin: str, host: str) -> bool:

@@ -67,7 +67,7 @@ class Game:
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     if options.kills is not None:
-        from polybus.testing.crash.soak_kills import soak_kills
+        from polybus.testing.soak_kills import soak_kills
 
         return soak_kills(options.engine, options.kills, options.start)
     game = Game(_listed(options.kinds), _listed(options.troubles), options.shuffle)
@@ -89,9 +89,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--trace", action="store_true", help="with --seed: print its whole history")
     parser.add_argument("--kinds", metavar="LIST", help=f"only these entities: {','.join(KINDS)}")
     parser.add_argument("--troubles", metavar="LIST", help=f"only these misfortunes: {','.join(MISFORTUNES)}")
-    parser.add_argument("--shuffle", action="store_true", help="let the seed choose also where an event loop would not")
+    parser.add_argument("--shuffle", action="store_true", help="choose also where an event loop would not")
     parser.add_argument("--kills", type=int, metavar="N", help="kill a bus on real stores so many times instead")
-    parser.add_argument("--engine", choices=("rocksdb", "postgres"), default="rocksdb", help="with --kills: the stores")
+    parser.add_argument("--engine", choices=("rocksdb", "postgres"), default="rocksdb", help="with --kills: on what")
     return parser
 
 

@@ -8,12 +8,14 @@ import hashlib
 import hmac
 import itertools
 import json
+import os
 import threading
 import time
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import Future
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote_plus
 
@@ -274,7 +276,23 @@ class Bus:
             response.read()
 
 
+_trusted: set[str] = set()
+_trusting = threading.Lock()
+
+
+def trust(server: ServerProcess) -> None:
+    """Older administration clients cannot be given an authority; they take all that are in this file."""
+    authority = server.authority.read_text()
+    with _trusting:
+        if authority not in _trusted:
+            _trusted.add(authority)
+            bundle = Path(os.environ.setdefault("REQUESTS_CA_BUNDLE", str(server.data / "authorities.pem")))
+            bundle.write_text("".join(sorted(_trusted)))
+
+
 def admin_client(server: ServerProcess, connection_string: str | None = None) -> ServiceBusAdministrationClient:
+    if not PLAIN_TCP:
+        trust(server)
     return ServiceBusAdministrationClient.from_connection_string(
         connection_string or server.admin_connection_string, connection_verify=str(server.authority)
     )

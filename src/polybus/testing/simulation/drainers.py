@@ -119,8 +119,7 @@ class Drainer(Client):
                 held = await self.world.call(source.accept_next(self, SESSION_WAIT_MS))
             except OperationTimeout:
                 break
-            values = {"session": held.id, "partition": held.partition.index}
-            self.pen.record(Op.SESSION_ACCEPT, self.place.name, began=began, **values)
+            self._accepted(held, began)
             held.receiver = self
             await held.drained()
             await self.world.sleep(20)
@@ -129,6 +128,10 @@ class Drainer(Client):
             held.release()
             self.pen.record(Op.SESSION_RELEASE, self.place.name, began=began, session=held.id)
         await self._drain_deferred_sessions()
+
+    def _accepted(self, held: HeldSession, began: Began) -> None:
+        partition = held.partition.index
+        self.pen.record(Op.SESSION_ACCEPT, self.place.name, began=began, session=held.id, partition=partition)
 
     async def _accept(self, source: SessionSource, session_id: str) -> HeldSession:
         """A session that was just found for a receiver who had given up takes a moment to be free again."""
@@ -148,8 +151,7 @@ class Drainer(Client):
             assert session_id is not None, "it was deferred in a session"
             began = self.pen.begin()
             held = await self._accept(source, session_id)
-            values = {"session": session_id, "partition": held.partition.index}
-            self.pen.record(Op.SESSION_ACCEPT, self.place.name, began=began, **values)
+            self._accepted(held, began)
             began = self.pen.begin()
             number = peeked.marks.sequence
             work = operations.receive_deferred(namespace, entity, log_id, [number], True, held, self)

@@ -11,8 +11,14 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Final
 
-from polybus.namespace.description import QueueDescription, SubscriptionDescription, TopicDescription
-from polybus.namespace.management import Management
+from polybus.namespace.bus import Bus
+from polybus.namespace.description import (
+    INFINITE_MS,
+    EntityDescription,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
 from polybus.namespace.names import Address
 from polybus.namespace.rule_description import (
     TRUE_FILTER,
@@ -77,13 +83,20 @@ class Entrance:
 class Plan:
     """Everything that exists from the start of one run."""
 
-    queues: list[tuple[QueueDescription, int]] = field(default_factory=list)
-    topics: list[tuple[TopicDescription, int]] = field(default_factory=list)
+    entities: list[tuple[EntityDescription, int]] = field(default_factory=list)
+    """Descriptions and how many partitions each gets, in the order in which they are created."""
     subscriptions: list[tuple[SubscriptionDescription, list[RuleDescription] | None]] = field(default_factory=list)
     places: list[Place] = field(default_factory=list)
     entrances: list[Entrance] = field(default_factory=list)
 
-    def queue(self, path: str, partitions: int, options: EntityOptions, **settings: object) -> None:
+    def queue(
+        self,
+        path: str,
+        partitions: int,
+        options: EntityOptions,
+        forward_to: str | None = None,
+        dead_letters_to: str | None = None,
+    ) -> None:
         """A queue and its place; what the bus is told follows from what the verifier is told."""
         described = QueueDescription(
             path=path,
@@ -94,12 +107,12 @@ class Plan:
             requires_duplicate_detection=options.dedup_window_ms is not None,
             duplicate_detection_history_time_window_ms=options.dedup_window_ms or 600_000,
             dead_lettering_on_message_expiration=options.dead_letter_on_expiry,
-            **({"default_message_time_to_live_ms": options.ttl_ms} if options.ttl_ms else {}),
-            **settings,  # type: ignore[arg-type]
+            default_message_time_to_live_ms=options.ttl_ms or INFINITE_MS,
+            forward_to=forward_to,
+            forward_dead_lettered_messages_to=dead_letters_to,
         )
-        self.queues.append((described, partitions))
-        forward = settings.get("forward_dead_lettered_messages_to")
-        self.places.append(Place(path, options, forward if isinstance(forward, str) else None))
+        self.entities.append((described, partitions))
+        self.places.append(Place(path, options, dead_letters_to))
 
     def options(self) -> dict[str, EntityOptions]:
         """The options of everything that stands in a history under a name of its own."""
@@ -113,10 +126,10 @@ class Plan:
                     )
         return found
 
-    async def create(self, management: Management, set_tier: object) -> None:
-        assert callable(set_tier)
-        for described, partitions in [*self.queues, *self.topics]:
-            set_tier(Tier(partitions=partitions))
+    async def create(self, bus: Bus, namespace: str) -> None:
+        management = bus.namespace(namespace).management
+        for described, partitions in self.entities:
+            bus.tier = Tier(partitions=partitions)
             await management.create(described)
         for subscription, rules in self.subscriptions:
             await management.create_subscription(subscription, rules)
@@ -185,18 +198,16 @@ def _chain(plan: Plan, rng: Random) -> None:
             max_delivery_count=MANY,
             delivers_to=("last",) if target else (),
         )
-        plan.queue(name, partitions, options, **({"forward_to": target} if target else {}))
-    plan.entrances.append(Entrance("first", plan.queues[-1][1], forwards_to="last"))
+        plan.queue(name, partitions, options, forward_to=target)
+    plan.entrances.append(Entrance("first", plan.entities[-1][1], forwards_to="last"))
 
 
 def _graves(plan: Plan, rng: Random) -> None:
     """Dead letters of `ward` move on to `graves`."""
     del rng
     plan.queue("graves", 4, EntityOptions(4, lock_ms=LOCK_MS))
-    plan.queue(
-        "ward", 1, EntityOptions(1, lock_ms=LOCK_MS, max_delivery_count=MANY),
-        forward_dead_lettered_messages_to="graves",
-    )  # fmt: skip
+    ward = EntityOptions(1, lock_ms=LOCK_MS, max_delivery_count=MANY)
+    plan.queue("ward", 1, ward, dead_letters_to="graves")
     plan.entrances.append(Entrance("ward", 1))
 
 
@@ -217,7 +228,7 @@ def _subscribe(plan: Plan, topic: str, name: str, options: EntityOptions, rules:
 def _news(plan: Plan, rng: Random) -> None:
     """A topic with rules, an action, a subscription that forwards and one whose rules change all the time."""
     partitions = rng.choice((1, 4, 16))
-    plan.topics.append((TopicDescription(path="news", enable_partitioning=partitions > 1), partitions))
+    plan.entities.append((TopicDescription(path="news", enable_partitioning=partitions > 1), partitions))
     plan.queue("clippings", 1, EntityOptions(UNORDERED, lock_ms=LOCK_MS))
     options = EntityOptions(partitions, lock_ms=LOCK_MS)
     red = SqlFilterDescription(expression="colour = 'red'")
@@ -244,7 +255,7 @@ def _orders(plan: Plan, rng: Random) -> None:
         requires_duplicate_detection=True,
         duplicate_detection_history_time_window_ms=WINDOW_MS,
     )
-    plan.topics.append((described, partitions))
+    plan.entities.append((described, partitions))
     steps = EntityOptions(partitions, sessions=True, lock_ms=LOCK_MS)
     every = _subscribe(plan, "orders", "steps", steps, [rule("$Default")])
     only = _subscribe(plan, "orders", "green", EntityOptions(partitions, lock_ms=LOCK_MS), [rule("green", "green")])

@@ -82,9 +82,7 @@ class SessionClient(Client):
         self._session = held
         held.receiver = self
         partition = held.partition.index
-        self.pen.record(
-            Op.SESSION_ACCEPT, self.place.name, began=began, session=held.id, partition=partition
-        )
+        self.pen.record(Op.SESSION_ACCEPT, self.place.name, began=began, session=held.id, partition=partition)
         if held.session.lost:
             self.lock_lost()
             return

@@ -18,7 +18,7 @@ from polybus.testing.simulation.senders import FleetingSender, Sender
 from polybus.testing.simulation.sessions import SessionClient
 from polybus.testing.simulation.states import SessionStates
 from polybus.testing.simulation.transactors import Transactor
-from polybus.testing.simulation.world import World
+from polybus.testing.simulation.world import NAMESPACE, World
 from polybus.testing.verifier import Verdict, verify
 
 RUN_SECONDS = 16.0
@@ -99,7 +99,7 @@ class Simulation:
 
     def run(self) -> Outcome:
         world = self.world
-        kinds = [described.path for described, _ in [*self.plan.queues, *self.plan.topics]]
+        kinds = [described.path for described, _ in self.plan.entities]
         outcome = Outcome(world.seed, kinds, self.nemesis.kinds, world.history)
         try:
             self._play(outcome)
@@ -128,7 +128,7 @@ class Simulation:
             await self.world.start()
             bus = self.world.bus
             assert bus is not None, "nothing goes wrong before it begins"
-            await self.plan.create(self.world.namespace.management, lambda tier: setattr(bus, "tier", tier))
+            await self.plan.create(bus, NAMESPACE)
 
         done = self.world.go(set_up())
         if not self.world.run_until(lambda: done.settled, 30, 0.05):

@@ -15,6 +15,7 @@ from polybus.errors import BugError, PolybusError, StoreError
 from polybus.limits import DISK_CHECK_SECONDS
 from polybus.namespace.bus import Bus
 from polybus.namespace.catalogue import Catalogue
+from polybus.namespace.entity import Entity
 from polybus.namespace.namespace import Namespace
 from polybus.namespace.promise import Promise, spawn
 from polybus.namespace.store_host import StoreHost
@@ -282,7 +283,7 @@ class World:
         for entity in bus.entities.values():
             indexes = tuple(partition.index for partition in entity.partitions if partition.store is store)
             if indexes:
-                for name in names_of(entity.id, entity.name, [s.description.name for s in entity.subscriptions.values()]):
+                for name in names_of(entity):
                     self.harness.record(Op.FENCED, name, partitions=indexes)
 
     def die(self) -> None:
@@ -321,13 +322,13 @@ class World:
 
     # Work
 
-    def go(self, work: Coroutine[Any, Any, None]) -> Promise[None]:
+    def go(self, work: Coroutine[Any, Any, T]) -> Promise[T]:
         """Lets a client work; whatever it does not expect ends the simulation."""
         promise = spawn(work)
         promise.then(self._ended)
         return promise
 
-    def _ended(self, promise: Promise[None]) -> None:
+    def _ended(self, promise: Promise[T]) -> None:
         try:
             promise.result()
         except Exception as error:
@@ -363,10 +364,10 @@ def make_small(bounds: Bounds) -> None:
     bounds.separate_body_bytes = 600
 
 
-def names_of(entity_id: int, name: str, subscriptions: list[str]) -> list[str]:
+def names_of(entity: Entity) -> list[str]:
     """The names under which an entity's own places stand in the history."""
-    own = [recorded_name(entity_id, name)]
-    return own + [f"{name}/Subscriptions/{subscription}" for subscription in subscriptions]
+    names = [recorded_name(entity.id, entity.name)]
+    return names + [f"{entity.name}/Subscriptions/{s.description.name}" for s in entity.subscriptions.values()]
 
 
 def recorded_name(entity_id: int, name: str) -> str:

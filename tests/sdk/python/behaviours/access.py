@@ -200,7 +200,8 @@ def tokens_are_renewed_during_traffic(bus: Bus) -> None:
 def a_token_that_runs_out_and_cannot_be_renewed(bus: Bus) -> None:
     queue = bus.queue()
     receiver = queue.receiver(with_credential(bus, AzureSasCredential(token(bus, queue, 3)), retries=1))
-    with pytest.raises(ServiceBusAuthenticationError):
+    # Whoever notices first says it: the SDK, whose new attempt is refused, or the bus, which ends the link.
+    with pytest.raises((ServiceBusAuthenticationError, ServiceBusAuthorizationError)):
         receiver.receive_messages(max_wait_time=WAIT)
 
 

@@ -109,7 +109,8 @@ class AdministrationTest {
                 .setAction(new SqlRuleAction("SET b = 2")));
             CorrelationRuleFilter correlation = new CorrelationRuleFilter("c");
             correlation.getProperties().put("text", "x");
-            correlation.getProperties().put("number", 4);
+            // Whatever a property is, this SDK sends and reads it as text.
+            correlation.getProperties().put("number", "4");
             Bus.ADMIN.createRule(topic, "correlation", "s", new CreateRuleOptions().setFilter(correlation));
             RuleProperties sql = Bus.ADMIN.getRule(topic, "s", "sql");
             assertEquals("a = 1", ((SqlRuleFilter) sql.getFilter()).getSqlExpression());

@@ -7,6 +7,8 @@ import static polybus.Bench.messages;
 import static polybus.Bench.numbers;
 
 import com.azure.messaging.servicebus.ServiceBusProcessorClient;
+import java.time.Duration;
+import java.util.Comparator;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
@@ -30,7 +32,7 @@ class ProcessorTest {
                 processor.start();
                 Bench.until(() -> bench.counts(queue).getTotalMessageCount() == 0);
             }
-            assertEquals(numbers(20), seen.stream().sorted(java.util.Comparator.comparing(Integer::valueOf)).toList());
+            assertEquals(numbers(20), seen.stream().sorted(Comparator.comparing(Integer::valueOf)).toList());
             assertEquals(List.of(), errors);
         }
     }
@@ -64,7 +66,7 @@ class ProcessorTest {
             }
             Map<String, List<String>> seen = new ConcurrentHashMap<>();
             try (ServiceBusProcessorClient processor = bench.builder.sessionProcessor().queueName(queue)
-                .maxConcurrentSessions(2).sessionIdleTimeout(java.time.Duration.ofSeconds(1))
+                .maxConcurrentSessions(2).sessionIdleTimeout(Duration.ofSeconds(1))
                 .processMessage(context -> seen
                     .computeIfAbsent(context.getMessage().getSessionId(), name -> new CopyOnWriteArrayList<>())
                     .add(context.getMessage().getBody().toString()))

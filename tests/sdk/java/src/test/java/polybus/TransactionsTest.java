@@ -31,7 +31,6 @@ import com.azure.messaging.servicebus.models.DeferOptions;
 import java.time.OffsetDateTime;
 import java.util.List;
 import org.junit.jupiter.api.Test;
-import org.junit.jupiter.api.function.Executable;
 
 /**
  * Transactions within one entity: D1 to D5 of the requirements.

@@ -1,0 +1,51 @@
+from polybus.partition import purging
+from polybus.rules import SqlFilter
+from tests.unit.partition.kit import add_rule, body_of, main, topic
+
+
+def test_a_deleted_subscription_leaves_nothing_and_the_others_keep_theirs() -> None:
+    solo = topic(1, 2)
+    solo.settings.events = True
+    solo.settings.subscriptions[2].requires_session = True
+    add_rule(solo, 2, "broken", SqlFilter("1/x = 1"))
+    solo.crash()
+    solo.log(main(2)).floor = 0
+    for number in range(6):
+        solo.send(b"%d" % number + b"x" * 500, session_id="s", application={"x": 0}, ttl_ms=90_000)
+        solo.send(b"small", session_id="s", application={"x": 0})
+    session = solo.accept_next(log_id=main(2))
+    assert session is not None
+    entries = [solo.take_from(session, log_id=main(2)) for _ in range(3)]
+    assert all(entries)
+    solo.complete(entries[0])  # type: ignore[arg-type]
+    solo.defer(entries[1])  # type: ignore[arg-type]
+    from polybus.partition import holding
+
+    solo.run(holding.set_state(solo.broker, solo.log(main(2)), session, b"state", solo.now, solo.reply, "state"))
+    solo.commit()
+    del solo.settings.subscriptions[2]
+    purging.forget_subscription(solo.broker, 2)
+    assert session.lost
+    assert all(entry.log.id != main(2) for entry in solo.broker.locks.values())
+    solo.run(purging.purge(solo.broker, 2))
+    solo.commit()
+    log = solo.log(main(1))
+    assert (log.active, solo.broker.size) == (12, log.active_bytes)
+    assert len([body_of(entry) for entry in solo.take_all(main(1))]) == 12
+    for entry in list(solo.broker.locks.values()):
+        solo.complete(entry)
+    assert solo.tables() == "A"
+    assert solo.broker.bodies.memory == {}
+
+
+def test_purging_twice_is_harmless() -> None:
+    solo = topic(1, 2)
+    solo.send(b"x" * 500)
+    del solo.settings.subscriptions[2]
+    purging.forget_subscription(solo.broker, 2)
+    for _ in range(2):
+        solo.run(purging.purge(solo.broker, 2))
+        solo.commit()
+    solo.crash()
+    solo.complete(solo.get(main(1)))
+    assert (solo.tables(), solo.broker.size) == ("", 0)
