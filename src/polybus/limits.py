@@ -374,3 +374,8 @@ SPARK_SHOWN_ROW_CHARACTERS = 500
 """Of a row that cannot be a message, in the error that says so."""
 WEBSOCKET_MESSAGE_BYTES = 1024 * 1024
 """One WebSocket message holds AMQP frames of at most 64 KiB each; no client gathers more than a few of them."""
+
+# --- Listening: what old clients can take ---
+TCP_SEGMENT_BYTES = 32_000
+"""Largest TCP segment that we ask for. The asynchronous Python SDK up to 7.13 writes back the segment size that it
+reads from its socket, and Linux refuses more than 32,767, which a TLS connection over loopback otherwise has."""

@@ -62,6 +62,8 @@ class Options:
     config: ConfigFile | None = None
     certificate: Path | None = None
     certificate_key: Path | None = None
+    certificate_names: list[str] = field(default_factory=list)
+    """More names for the development certificate than the host's own."""
     faults: bool = True
     """Whether users may switch faults and move the clock: the development profile."""
     movable_clock: bool = False
@@ -156,7 +158,7 @@ class Node:
         if options.certificate is not None and options.certificate_key is not None:
             return server_context(options.certificate, options.certificate_key)
         now = datetime.datetime.now(datetime.UTC)
-        files = ensure_certificates(options.data / "certificates", now, [options.host])
+        files = ensure_certificates(options.data / "certificates", now, [options.host, *options.certificate_names])
         self.trust = trust_lines(files.authority)
         return server_context(files.certificate, files.key)
 

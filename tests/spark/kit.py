@@ -70,6 +70,11 @@ class Kit:
         self.admin.create_queue(name, **{"enable_partitioning": True, **description})
         return name
 
+    def topic(self, subscription: str) -> str:
+        self.admin.create_topic(self._name, enable_partitioning=True)
+        self.admin.create_subscription(self._name, subscription)
+        return self._name
+
     def send(self, entity: str, messages: Iterable[ServiceBusMessage]) -> None:
         """One by one, in a window: batches of a partitioned entity must have one key."""
         with self._sdk.get_queue_sender(entity) as sender:

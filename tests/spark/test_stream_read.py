@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -80,3 +81,34 @@ def test_a_second_query_cannot_have_the_same_cursor(kit: Kit) -> None:
     running.processAllAvailable()
     assert running.exception() is None
     running.stop()
+
+
+def test_receivers_and_a_stream_work_the_same_queue_at_once(kit: Kit) -> None:
+    queue = kit.queue()
+    sent = kit.fill(queue, 100)
+    query = (
+        kit.stream(queue, maxMessagesPerTrigger=60)
+        .writeStream.format("parquet")
+        .option("path", str(kit.folder / "out"))
+        .option("checkpointLocation", str(kit.folder / "checkpoint"))
+        .start()
+    )
+    received: list[str] = []
+    worker = threading.Thread(target=lambda: received.extend(str(each) for each in kit.drain(queue, 300)))
+    worker.start()
+    sent |= kit.fill(queue, 200, first=100)
+    worker.join()
+    query.processAllAvailable()
+    query.stop()
+    assert sorted(received) == sorted(sent)
+    assert kit.files() == sorted(sent)
+
+
+def test_a_topic_and_a_subscription_can_be_streamed(kit: Kit) -> None:
+    topic = kit.topic("all")
+    kit.to_files(kit.stream(topic), "topic", "topic-checkpoint")  # a topic keeps a log from its first cursor on
+    sent = kit.fill(topic, 40)
+    kit.to_files(kit.stream(topic), "topic", "topic-checkpoint")
+    kit.to_files(kit.stream(f"{topic}/Subscriptions/all"), "subscription", "subscription-checkpoint")
+    assert kit.files("topic") == sorted(sent)
+    assert kit.files("subscription") == sorted(sent)

@@ -67,6 +67,10 @@ def serve(
     premium_partitions: Annotated[int | None, typer.Option(help="Partitions of every premium entity.")] = None,
     cert: Annotated[Path | None, typer.Option(help="Certificate chain (PEM); without it a development CA.")] = None,
     cert_key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).")] = None,
+    cert_name: Annotated[
+        list[str] | None,
+        typer.Option(help="Another name in the development certificate, by which clients know the bus (repeatable)."),
+    ] = None,
     profile: Annotated[
         Profile, typer.Option(help="production: no fault switches, no movable clock, no well-known key.")
     ] = Profile.DEVELOPMENT,
@@ -96,6 +100,7 @@ def serve(
             tier=tier_named(tier, partitions=partitions, premium_partitions=premium_partitions),
             certificate=cert,
             certificate_key=cert_key,
+            certificate_names=cert_name or [],
             faults=profile is Profile.DEVELOPMENT,
             movable_clock=clock is ClockKind.MOVABLE,
             unsafe=unsafe,

@@ -14,6 +14,7 @@ from polybus.errors import ArgumentError, ArgumentOutOfRange, SessionLockLost
 from polybus.gateway.amqp_addresses import Place, checked_session_id
 from polybus.gateway.amqp_link_end import LinkEnd, SessionLinks
 from polybus.gateway.amqp_requests import Request
+from polybus.gateway.amqp_session_receive import SessionReceiveLink
 from polybus.gateway.stats import EntityStats
 from polybus.limits import AMQP_LOCKS_PER_REQUEST
 from polybus.namespace.entity import Entity
@@ -124,7 +125,7 @@ class Call:
 
     def held_session(self) -> HeldSession:
         """The session of the request, which this client must hold."""
-        session_id = checked_session_id(self.text("session-id"))
+        session_id = self._session_id()
         held = None
         if self.entity.requires_session(self.place.address):
             held = self.entity.session_source(self.place.address).find(session_id)
@@ -132,3 +133,11 @@ class Call:
         if held is None or not isinstance(receiver, LinkEnd) or receiver.endpoint is not self.endpoint:
             raise SessionLockLost(f"The session lock on '{session_id}' is not held by this client.")
         return held
+
+    def _session_id(self) -> str:
+        """The session that the request names, or that of its receiver's link: the Go SDK names only that (§6.1)."""
+        if self._body.get("session-id") is None:
+            receiver = self.endpoint.receiver_named(self.request.application.get("associated-link-name"))
+            if isinstance(receiver, SessionReceiveLink) and receiver.session_id is not None:
+                return receiver.session_id
+        return checked_session_id(self.text("session-id"))

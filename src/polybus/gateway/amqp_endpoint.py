@@ -28,6 +28,7 @@ from polybus.amqp.events import (
     SessionBegun,
 )
 from polybus.amqp.outcomes import AmqpError
+from polybus.amqp.outgoing import OutgoingLink
 from polybus.amqp.sasl import AUTH, OK
 from polybus.amqp.states import CLOSED
 from polybus.amqp.types import Symbol
@@ -344,6 +345,13 @@ class AmqpEndpoint:
 
     def reply_links(self) -> list[ReplyLink]:
         return [end for end in self._ends() if isinstance(end, ReplyLink)]
+
+    def receiver_named(self, name: object) -> LinkEnd | None:
+        """The end of a link over which this client receives, by the link's name."""
+        for end in self._ends():
+            if end.link.name == name and isinstance(end.link, OutgoingLink):
+                return end
+        return None
 
 
 def _monotonic_ms() -> int:

@@ -50,6 +50,12 @@ class SessionReceiveLink(ReceivingLink):
         self._waiting = promise
         promise.then(self._found)
 
+    @property
+    def session_id(self) -> str | None:
+        """The session that this receiver holds."""
+        held = self._held_session
+        return None if held is None else held.id
+
     def _timeout_ms(self) -> int:
         given = (self.link.attach.properties or {}).get(TIMEOUT)
         return int(given) if isinstance(given, int) and given >= 0 else SESSION_WAIT_MS

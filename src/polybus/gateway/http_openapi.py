@@ -10,8 +10,11 @@ from polybus.gateway.http_rows import READ_COLUMNS, WRITE_COLUMNS
 
 _LINES = "application/x-ndjson"
 _JSON = "application/json"
+_XML = "application/xml"
+"""The form of an error for those who do not ask for JSON."""
 _ENTITY = "/$polybus/entities/{entity}"
 _INTEGER = {"type": "integer", "format": "int64", "minimum": 0}
+_MAYBE = {"type": ["integer", "null"]}
 _TEXT = {"type": "string"}
 _OBJECT = {"type": "object"}
 _POSITIONS = {"type": "object", "additionalProperties": _INTEGER}
@@ -31,8 +34,8 @@ def openapi() -> dict[str, Any]:
             **_reading(),
             **_cursors(),
             **_writing(),
-            "/$polybus/stores": {"get": _operation("All messaging stores", [], "Manage")},
-            "/$polybus/cursors": {"get": _operation("All cursors of the namespace", [], "Manage")},
+            "/$polybus/stores": {"get": _of_namespace("All messaging stores")},
+            "/$polybus/cursors": {"get": _of_namespace("All cursors of the namespace")},
         },
         "components": {
             "securitySchemes": {"sas": {"type": "apiKey", "in": "header", "name": "Authorization"}},
@@ -42,7 +45,7 @@ def openapi() -> dict[str, Any]:
                     "properties": {
                         "error": {
                             "type": "object",
-                            "properties": {"code": _INTEGER, "sub_code": _INTEGER, "detail": _TEXT},
+                            "properties": {"code": _INTEGER, "sub_code": _MAYBE, "detail": _TEXT},
                         }
                     },
                 }
@@ -165,13 +168,19 @@ def _operation(
         "parameters": [entity, *parameters],
         "responses": {
             "2XX": {"description": "Done", "content": {_JSON: {}}},
-            "default": {"description": "Refused", "content": {_JSON: {"schema": {"$ref": _ERROR}}}},
+            "204": {"description": "Done, and there is nothing to say"},
+            "default": {"description": "Refused", "content": {_JSON: {"schema": {"$ref": _ERROR}}, _XML: {}}},
         },
     }
     if body is not None:
         schema = {"type": "object", "properties": body}
         operation["requestBody"] = {"content": {_JSON: {"schema": schema}}}
     return operation
+
+
+def _of_namespace(summary: str) -> dict[str, Any]:
+    """An operation whose path names no entity, and which must not have it as a parameter either."""
+    return {**_operation(summary, [], "Manage"), "parameters": []}
 
 
 _ERROR = "#/components/schemas/Error"

@@ -8,13 +8,14 @@ closed when the time for a handshake is up.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import socket
 import ssl
 from collections.abc import Callable
 
-from polybus.limits import HANDSHAKE_SECONDS, LISTEN_BACKLOG
+from polybus.limits import HANDSHAKE_SECONDS, LISTEN_BACKLOG, TCP_SEGMENT_BYTES
 
 ProtocolFactory = Callable[[], asyncio.Protocol]
 
@@ -41,6 +42,8 @@ class Listener:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         listening = socket.socket(family, socket.SOCK_STREAM)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with contextlib.suppress(OSError):
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, TCP_SEGMENT_BYTES)
         try:
             listening.bind((host, port))
             listening.listen(LISTEN_BACKLOG)

@@ -135,9 +135,10 @@ def authorize(
     """The rights that a token gives on `audience`; Unauthorized if it gives none.
 
     `audience` is the address of the entity, or of anything below it, in any of the forms that clients use.
-    `hosts` are the names that the bus goes by: the JavaScript SDK signs the bare host name for forwarding.
+    `hosts` are the names that the bus goes by: the JavaScript SDK signs the bare host name for forwarding. They
+    count for the audience, too: an entity may be called like a host, and its key must not open the whole namespace.
     """
-    target = scope_of(audience)
+    target = scope_of(audience, hosts)
     rule = _signer(token, _named(token.key_names, target, rules))
     if rule is None:
         raise refusal(INVALID_SIGNATURE, "InvalidSignature: The token has an invalid signature.")

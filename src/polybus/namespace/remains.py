@@ -66,7 +66,9 @@ class Remains:
         for partition in entity.partitions:
             if partition.broker is None:
                 return False
-            await partition.run(purging.purge(partition.broker, record["subscription"]))
+            # Rows that a first try has removed and nobody has synced would be found, and given back, once more.
+            await partition.store.synced()
+            await partition.run(purging.purge(partition.require(), record["subscription"]))
             done: Promise[None] = Promise()
             partition.require().out().replies.append((done.reply, None, None))
             await done

@@ -39,6 +39,9 @@ class Session(Window):
         self.whole = False
         self.lost = False
 
+    def wants_page(self) -> bool:
+        return not self.lost and super().wants_page()
+
     def next(self, wall_ms: int) -> Entry | None:
         """The message that is to be delivered next; None where there is none, or one before it is on its way back."""
         entry = self.first(wall_ms)

@@ -51,9 +51,11 @@ def limited(start: dict[int, int], target: dict[int, int], most: int | None) -> 
     """Positions on the way to the target, with at most so many messages (or one for each partition that has any)."""
     backlog = {index: max(end - start.get(index, 0), 0) for index, end in target.items()}
     total = sum(backlog.values())
-    if most is None or total <= most:
+    if most is None or total <= most or not any(count > 1 for count in backlog.values()):
         return {index: start.get(index, 0) + count for index, count in backlog.items()}
-    shares = {index: min(max(count * most // total, 1), count) for index, count in backlog.items()}
+    waiting = sum(count > 0 for count in backlog.values())
+    rest = max(most - waiting, 0)
+    shares = {index: count and 1 + (count - 1) * rest // (total - waiting) for index, count in backlog.items()}
     _deal_rest(shares, backlog, most - sum(shares.values()))
     return {index: start.get(index, 0) + count for index, count in shares.items()}
 

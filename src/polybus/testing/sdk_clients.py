@@ -101,11 +101,44 @@ class RecordedClient:
 
     def receive(self, receiver: Any, entity: str, at_most: int, wait_s: float, lock_ms: int = 60_000) -> list[Any]:
         """Whatever comes in time, under a lock; nothing where the call fails."""
-        began = self.pen.begin()
-        _, found = self._attempt(lambda: receiver.receive_messages(max_message_count=at_most, max_wait_time=wait_s))
+        return self.try_receive(receiver, entity, at_most, wait_s, lock_ms) or []
+
+    def try_receive(
+        self,
+        receiver: Any,
+        entity: str,
+        at_most: int,
+        wait_s: float,
+        lock_ms: int = 60_000,
+        since: Began | None = None,
+    ) -> list[Any] | None:
+        """Whatever comes in time, under a lock; None where the call fails.
+
+        `since` is when the session was accepted, for the SDK may have had its messages before it was asked.
+        """
+        began = since or self.pen.begin()
+        outcome, found = self._attempt(
+            lambda: receiver.receive_messages(max_message_count=at_most, max_wait_time=wait_s)
+        )
         for each in found or ():
             self.note_delivery(entity, each, began, lock_ms)
-        return list(found or ())
+        return list(found) if outcome == OK else None
+
+    def accept(self, receiver: Any, entity: str) -> Began | None:
+        """Opens a session receiver, which locks its session; gives when that began, None where there is none."""
+        began = self.pen.begin()
+        outcome, _ = self._attempt(receiver.__enter__)
+        if outcome != OK:
+            return None
+        self.pen.record(Op.SESSION_ACCEPT, entity, began=began, session=receiver.session.session_id)
+        return began
+
+    def release(self, receiver: Any, entity: str) -> None:
+        """Closes a session receiver, which gives its session back."""
+        began = self.pen.begin()
+        session = receiver.session.session_id
+        outcome, _ = self._attempt(receiver.close)
+        self.pen.record(Op.SESSION_RELEASE, entity, outcome, began=began, session=session)
 
     def note_delivery(self, entity: str, seen: Any, began: Began, lock_ms: int) -> None:
         """A delivery's lock began when the bus says so: the SDK may have had the message before it was asked."""
@@ -138,15 +171,11 @@ class RecordedClient:
     def _attempt(self, call: Callable[[], Any]) -> tuple[str, Any]:
         try:
             return OK, call()
-        except sdk.ServiceBusError as error:
+        except Exception as error:
+            # The SDK lets faults of a dying connection through as they are: whatever it raises, nobody knows more.
             name = type(error).__name__
             self.failures[name] = self.failures.get(name, 0) + 1
             return outcome_of(error), None
-        except (OSError, ValueError) as error:
-            # The SDK lets some faults of a dying connection through as they are.
-            name = type(error).__name__
-            self.failures[name] = self.failures.get(name, 0) + 1
-            return UNKNOWN, None
 
 
 def body_of(seen: Any) -> bytes:

@@ -18,6 +18,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote_plus
+from weakref import WeakKeyDictionary
 
 from azure.core.exceptions import ResourceNotFoundError
 from azure.servicebus import (
@@ -41,6 +42,8 @@ NOTHING = 1.0
 """Seconds that a receive waits for what must not come."""
 SHORT_LOCK = timedelta(seconds=5)
 """The shortest lock that the service offers."""
+WAITS_FOR_SETTLEMENT = version(SDK) >= (7, 15)
+"""Whether a settlement returns when the bus has confirmed it; older ones are sent and forgotten."""
 DEAD = ServiceBusSubQueue.DEAD_LETTER
 PLAIN_TCP = version(SDK) >= (7, 14)
 """Whether the SDK knows the emulator's plain connections. Older ones speak TLS; its port takes that too."""
@@ -49,6 +52,7 @@ ROOT, ROOT_KEY = "RootManageSharedAccessKey", "SAS_KEY_VALUE"
 
 T = TypeVar("T")
 _names = itertools.count(1)
+_buses: WeakKeyDictionary[ServiceBusReceiver, Bus] = WeakKeyDictionary()
 
 
 def text(message: ServiceBusReceivedMessage) -> str:
@@ -120,6 +124,10 @@ def nothing_comes(receiver: ServiceBusReceiver) -> bool:
 
 def peek_all(receiver: ServiceBusReceiver, page: int = 100) -> list[ServiceBusReceivedMessage]:
     """Everything there is, by peeking on until a reply is empty (C5)."""
+    if not WAITS_FOR_SETTLEMENT:
+        # Requests of one connection are taken in order, so after this one the settlements are under way.
+        receiver.peek_messages()
+        _buses[receiver].commit()
     found: list[ServiceBusReceivedMessage] = []
     start = 1
     while some := receiver.peek_messages(max_message_count=page, sequence_number=start):
@@ -163,8 +171,11 @@ class Entity:
     def unopened(self, client: ServiceBusClient | None = None, **options: Any) -> ServiceBusReceiver:
         client = client or self.bus.client
         if self.subscription is None:
-            return client.get_queue_receiver(self.name, **options)
-        return client.get_subscription_receiver(self.name, self.subscription, **options)
+            receiver = client.get_queue_receiver(self.name, **options)
+        else:
+            receiver = client.get_subscription_receiver(self.name, self.subscription, **options)
+        _buses[receiver] = self.bus
+        return receiver
 
     def receiver(self, client: ServiceBusClient | None = None, **options: Any) -> ServiceBusReceiver:
         return self.bus.opened(self.unopened(client, **options))
@@ -251,6 +262,11 @@ class Bus:
         self.admin.create_subscription(topic.name, name, **options)
         return Entity(self, topic.name, name)
 
+    def commit(self) -> None:
+        """Returns when whatever is under way has been written: being healthy takes a commit of every store."""
+        with urllib.request.urlopen(f"{self.server.http_url}/health") as response:
+            response.read()
+
     # Time
 
     def server_time(self) -> datetime:
@@ -276,23 +292,34 @@ class Bus:
             response.read()
 
 
-_trusted: set[str] = set()
-_trusting = threading.Lock()
+class Trust:
+    """Older administration clients cannot be given an authority. They take those of a file that the environment names:
+    one of our own, in a server's data folder, whatever the environment named before."""
+
+    def __init__(self) -> None:
+        self._authorities: list[str] = []
+        self._bundle: Path | None = None
+        self._lock = threading.Lock()
+
+    def add(self, server: ServerProcess) -> None:
+        authority = server.authority.read_text()
+        with self._lock:
+            if authority in self._authorities:
+                return
+            self._authorities.append(authority)
+            self._bundle = self._bundle or server.data / "authorities.pem"
+            growing = self._bundle.with_suffix(".growing")
+            growing.write_text("".join(self._authorities))
+            growing.replace(self._bundle)
+            os.environ["REQUESTS_CA_BUNDLE"] = str(self._bundle)
 
 
-def trust(server: ServerProcess) -> None:
-    """Older administration clients cannot be given an authority; they take all that are in this file."""
-    authority = server.authority.read_text()
-    with _trusting:
-        if authority not in _trusted:
-            _trusted.add(authority)
-            bundle = Path(os.environ.setdefault("REQUESTS_CA_BUNDLE", str(server.data / "authorities.pem")))
-            bundle.write_text("".join(sorted(_trusted)))
+_trust = Trust()
 
 
 def admin_client(server: ServerProcess, connection_string: str | None = None) -> ServiceBusAdministrationClient:
     if not PLAIN_TCP:
-        trust(server)
+        _trust.add(server)
     return ServiceBusAdministrationClient.from_connection_string(
         connection_string or server.admin_connection_string, connection_verify=str(server.authority)
     )

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from azure.servicebus.management import ServiceBusAdministrationClient
 
 from polybus.testing.server import ServerProcess
-from tests.sdk.python.bus import admin_client
 from tests.sdk.python.runner import Runner
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # The asynchronous SDK passes this to aiohttp where it speaks WebSocket without TLS.
+    # What the asynchronous SDK passes to aiohttp where it speaks WebSocket.
     config.addinivalue_line("filterwarnings", "ignore:ssl=None is deprecated:DeprecationWarning")
+    config.addinivalue_line("filterwarnings", "ignore:parameter 'timeout' of type 'float':DeprecationWarning")
     # The SDK forgets sockets and streams whose peer has gone.
     config.addinivalue_line("filterwarnings", "ignore::ResourceWarning")
+    warnings.simplefilter("ignore", ResourceWarning)
 
 
 @pytest.fixture(scope="session")
@@ -25,12 +26,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     folder: Path = tmp_path_factory.mktemp("bus")
     with ServerProcess(folder) as running:
         yield running
-
-
-@pytest.fixture(scope="session")
-def admin(server: ServerProcess) -> Iterator[ServiceBusAdministrationClient]:
-    with admin_client(server) as client:
-        yield client
 
 
 @pytest.fixture(scope="session")

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
-from azure.servicebus import ServiceBusClient, ServiceBusMessage
-from azure.servicebus.management import ServiceBusAdministrationClient
+from azure.servicebus import ServiceBusMessage
 
 from polybus.testing.server import ServerProcess
+from tests.sdk.python.bus import Bus, peek_all, receive_one
+from tests.sdk.python.table import KINDS
 
 
-@pytest.mark.parametrize("partitioned", [False, True], ids=["plain", "partitioned"])
-def test_one_message_through_every_room(
-    server: ServerProcess, admin: ServiceBusAdministrationClient, partitioned: bool
-) -> None:
-    name = f"skeleton-{partitioned}"
-    admin.create_queue(name, enable_partitioning=partitioned)
-    with ServiceBusClient.from_connection_string(server.connection_string) as client:
-        with client.get_queue_sender(name) as sender:
-            sender.send_messages(ServiceBusMessage(b"hello", message_id="1"))
-        assert admin.get_queue_runtime_properties(name).active_message_count == 1
-        with client.get_queue_receiver(name, max_wait_time=10) as receiver:
-            message = next(receiver)
-            assert (b"".join(message.body), message.message_id) == (b"hello", "1")
-            receiver.complete_message(message)
-    assert admin.get_queue_runtime_properties(name).total_message_count == 0
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_message_through_every_room(server: ServerProcess, kind: str) -> None:
+    with contextlib.closing(Bus(server, kind)) as bus:
+        queue = bus.queue()
+        queue.send(ServiceBusMessage(b"hello", message_id="1"))
+        assert queue.runtime().active_message_count == 1
+        receiver = queue.receiver()
+        message = receive_one(receiver)
+        assert (b"".join(message.body), message.message_id) == (b"hello", "1")
+        receiver.complete_message(message)
+        assert peek_all(receiver) == []
+        assert queue.runtime().total_message_count == 0

@@ -76,11 +76,13 @@ def test_an_answer_that_breaks_off_is_taken_up_after_its_last_message() -> None:
 
 
 def test_bytes_that_stop_in_the_middle_are_no_end() -> None:
-    first = _stream([1, 2], {"complete_to": 2, "missing": []})
-    bus = Answers(first[: len(first) - 200], _stream([3], {"complete_to": 3, "missing": []}))
-    bus2 = Answers(_stream([1, 2], None)[:-20], _stream([3], {"complete_to": 3, "missing": []}))
-    for each in (bus, bus2):
-        assert _read(each, 1, 3)[0] == [1, 2, 3]
+    within_the_end = _stream([1, 2], {"complete_to": 2, "missing": []})[:-20]
+    bus = Answers(within_the_end, _stream([3], {"complete_to": 3, "missing": []}))
+    assert _read(bus, 1, 3)[0] == [1, 2, 3]
+    within_the_rows = _stream([1, 2, 3], None)[:-20]
+    bus = Answers(within_the_rows, _stream([1, 2, 3], {"complete_to": 3, "missing": []}))
+    assert _read(bus, 1, 3)[0] == [1, 2, 3]
+    assert [query["first"] for query in bus.asked] == [1, 1]
 
 
 def test_no_progress_twice_is_an_error() -> None:

@@ -15,7 +15,7 @@ from polybus.namespace.promise import Promise, spawn
 from polybus.namespace.store_host import InDoubt
 from polybus.testing.history import FAILED, UNKNOWN, digest
 from polybus.testing.simulation.places import COLOURS, Entrance, Plan
-from polybus.testing.simulation.world import ProcessDied, World
+from polybus.testing.simulation.surroundings import ProcessDied, Surroundings
 
 T = TypeVar("T")
 
@@ -81,7 +81,7 @@ def identity_of(message: Message) -> str:
 
 
 class Client:
-    def __init__(self, name: str, world: World, plan: Plan) -> None:
+    def __init__(self, name: str, world: Surroundings, plan: Plan) -> None:
         self.name = name
         self.world = world
         self.plan = plan
@@ -94,7 +94,7 @@ class Client:
     async def work(self) -> None:
         """Lives until the run is closing."""
         while not self.closing:
-            await self.world.sleep(self.pause_ms())
+            await self.world.sleep(self.pause_ms() * self.world.pace)
             if self.world.bus is not None and not self.closing:
                 await self.act()
 

@@ -7,33 +7,19 @@ from dataclasses import replace
 from polybus.errors import OperationTimeout, SessionCannotBeLocked
 from polybus.message.rendering import STATE_DEFERRED
 from polybus.namespace import operations
-from polybus.namespace.names import Address
 from polybus.namespace.session_source import HeldSession, SessionSource
 from polybus.namespace.source import Delivery
 from polybus.partition.receiving import Peeked
 from polybus.testing.history import DEAD_LETTER_QUEUE, Began, Op
 from polybus.testing.simulation.client import Client
 from polybus.testing.simulation.places import Place, Plan
+from polybus.testing.simulation.reading import peek_all
 from polybus.testing.simulation.receivers import Held, note_delivery, settle
-from polybus.testing.simulation.world import World
+from polybus.testing.simulation.surroundings import Surroundings
 
 CREDIT = 100_000
 SESSION_WAIT_MS = 6_000
 """Longer than any lock: a client may have gone without giving its session back."""
-
-
-async def peek_all(world: World, address: Address) -> list[Peeked]:
-    """Every message of a place, page by page, as a client would look at them (C5)."""
-    namespace = world.namespace
-    entity = namespace.entity(address.entity)
-    found: list[Peeked] = []
-    following = 1
-    while True:
-        page = await operations.peek(namespace, entity, entity.log_id(address), following, 100)
-        if not page:
-            return found
-        found += page
-        following = page[-1].marks.sequence + 1
 
 
 class Drainer(Client):
@@ -41,7 +27,7 @@ class Drainer(Client):
 
     deletes = False
 
-    def __init__(self, name: str, world: World, plan: Plan, place: Place) -> None:
+    def __init__(self, name: str, world: Surroundings, plan: Plan, place: Place) -> None:
         super().__init__(name, world, plan)
         self.place = place
         self.credit = CREDIT
@@ -77,7 +63,7 @@ class Drainer(Client):
         self.world.namespace.entity(self._address.entity).source(self._address).want(self)
 
     def deliver(self, delivery: Delivery) -> None:
-        held = Held(self.world.process, self._recorded, self._address, delivery)
+        held = Held(self.world.life, self._recorded, self._address, delivery)
         note_delivery(self.pen, Op.RECEIVE, held)
         self.world.go(self._complete(held))
 
@@ -106,7 +92,7 @@ class Drainer(Client):
                 await self._take_deferred(delivery, began)
 
     async def _take_deferred(self, delivery: Delivery, began: Began) -> None:
-        held = Held(self.world.process, self._recorded, self._address, delivery)
+        held = Held(self.world.life, self._recorded, self._address, delivery)
         note_delivery(self.pen, Op.RECEIVE_DEFERRED, held, began)
         await self._complete(held)
 

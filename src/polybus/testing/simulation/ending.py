@@ -10,23 +10,19 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from polybus.message.rendering import STATE_DEFERRED, STATE_SCHEDULED
 from polybus.namespace.catalogue import DOUBT, REMAINS
-from polybus.namespace.entity import Counts, Entity
+from polybus.namespace.entity import Entity
 from polybus.namespace.promise import Promise
 from polybus.namespace.sender import MARKS
 from polybus.partition import records
-from polybus.partition.receiving import Peeked
-from polybus.testing.history import digest
-from polybus.testing.simulation.client import identity_of
-from polybus.testing.simulation.drainers import Drainer, peek_all
+from polybus.testing.simulation.checking import check_disks
+from polybus.testing.simulation.drainers import Drainer
 from polybus.testing.simulation.places import Place, Plan
-from polybus.testing.simulation.world import World, recorded_name
-from polybus.testing.verifier import EntityContents, EntityOptions, FinalState, StoredMessage
-from polybus.testing.verifier.contents import ACTIVE, DEAD_LETTER, DEFERRED, SCHEDULED
+from polybus.testing.simulation.reading import counts_of, read_contents, unrest
+from polybus.testing.simulation.world import World
+from polybus.testing.verifier import EntityContents, FinalState
 
 REST_SECONDS = 60
-_STATES = {STATE_DEFERRED: DEFERRED, STATE_SCHEDULED: SCHEDULED}
 _LASTING = (
     records.META,
     records.LOG_META,
@@ -61,9 +57,7 @@ class Ending:
         if bus is None:
             return ["there is no bus"]
         found = [f"client {place} works" for place, promise in enumerate(self._working) if not promise.settled]
-        found += [f"store {store.url} is {store.state.value}" for store in bus.stores if not store.available]
-        for entity in bus.entities.values():
-            found += [f"{entity.name}: {what}" for what in _restless(entity)]
+        found += unrest(bus)
         rows = world.catalogue.rows()
         found += ["rows of something deleted remain" for key, _ in rows if key.startswith(REMAINS)]
         found += ["a store is still doubted" for key, _ in rows if key.startswith(DOUBT)]
@@ -87,11 +81,7 @@ class Ending:
         return chosen
 
     def _left(self, place: Place) -> int:
-        return self._counts(place).total
-
-    def _counts(self, place: Place) -> Counts:
-        entity = self.world.namespace.entity(place.address.entity)
-        return entity.counts(entity.log_id(place.address) // 4)
+        return counts_of(self.world, place).total
 
     # Reading
 
@@ -100,43 +90,13 @@ class Ending:
         found: list[FinalState] = []
 
         async def read() -> None:
-            entities = {name: EntityContents(options) for name, options in self._options().items()}
-            for place in self.plan.places:
-                await self._read(entities[place.name], place)
-            for name, place in self._fleeting().items():
-                await self._read(entities[name], place)
-            found.append(FinalState(entities, self.world.clock.now().wall_ms))
+            names = [event.entity for event in self.world.history]
+            found.append(await read_contents(self.world, self.plan, dict.fromkeys(names)))
 
         self.world.go(read())
         if not self.world.run_until(lambda: bool(found), REST_SECONDS):
             raise AssertionError("the contents cannot be read")
         return found[0]
-
-    def _options(self) -> dict[str, EntityOptions]:
-        options = self.plan.options()
-        for event in self.world.history:
-            if event.entity.startswith("fleeting"):
-                options.setdefault(event.entity, EntityOptions(4))
-        for name in self._fleeting():
-            options.setdefault(name, EntityOptions(4))
-        return options
-
-    def _fleeting(self) -> dict[str, Place]:
-        """The queues of this kind that exist at the end."""
-        entities = [e for e in self.world.namespace.entities.values() if e.name.startswith("fleeting")]
-        return {recorded_name(e.id, e.name): Place(e.name, EntityOptions(4)) for e in entities}
-
-    async def _read(self, contents: EntityContents, place: Place) -> None:
-        for peeked in await peek_all(self.world, place.address):
-            contents.messages.append(_stored(peeked, _STATES.get(peeked.marks.state, ACTIVE)))
-        for peeked in await peek_all(self.world, place.dead_letters):
-            contents.messages.append(_stored(peeked, DEAD_LETTER))
-        counts = self._counts(place)
-        contents.counters = {
-            ACTIVE: counts.active,
-            DEFERRED: counts.deferred,
-            DEAD_LETTER: counts.dead_letter,
-        }
 
     # Over a death
 
@@ -165,7 +125,8 @@ class Ending:
     # What lies on the disks
 
     def audit(self, drained: list[Place]) -> None:
-        """Nothing may be left of what was consumed, deleted or settled between stores."""
+        """Nothing may be left of what was consumed, deleted or settled between stores, and all must fit together."""
+        self.findings += check_disks(self.world)
         empty: dict[int, Entity] = {}
         entities = self.world.namespace.entities.values()
         drained_names = [place.name for place in drained]
@@ -191,27 +152,3 @@ class Ending:
                 self.findings.append(f"{disk}: a row of the deleted entity {entity_id} is left in table {table!r}")
             elif entity_id in empty and table not in _LASTING:
                 self.findings.append(f"{disk}: {empty[entity_id].name} is empty, but {key!r} is there")
-
-
-def _restless(entity: Entity) -> list[str]:
-    found = [f"partition {index} is missing" for index in entity.missing_partitions()]
-    for number in [0, *(subscription.number for subscription in entity.subscriptions.values())]:
-        counts = entity.counts(number)
-        if counts.locked or counts.scheduled or counts.transfer:
-            found.append(f"{counts.locked} locked, {counts.scheduled} scheduled, {counts.transfer} on their way")
-        if counts.transfer_dead_letter:
-            found.append(f"{counts.transfer_dead_letter} could not be moved on")
-    return found
-
-
-def _stored(peeked: Peeked, state: str) -> StoredMessage:
-    message, number = peeked.message, peeked.marks.sequence
-    return StoredMessage(
-        identity_of(message),
-        number,
-        state,
-        number >> 48,
-        message.partition_key,
-        message.session_id,
-        digest(message.raw),
-    )

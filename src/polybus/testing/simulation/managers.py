@@ -14,26 +14,26 @@ from polybus.testing.history import FAILED, OK, UNKNOWN, Op, digest
 from polybus.testing.simulation.client import Client, identity_of, outcome_of
 from polybus.testing.simulation.places import COLOURS, Plan, rule
 from polybus.testing.simulation.rules_model import RulesModel
-from polybus.testing.simulation.world import World, recorded_name
+from polybus.testing.simulation.surroundings import Surroundings, recorded_name
 
 EVERYTHING = 1_000_000
 FLEETING = ("fleeting/a", "fleeting/b")
 
 
 class Manager(Client):
-    def __init__(self, name: str, world: World, plan: Plan, rules: RulesModel) -> None:
+    def __init__(self, name: str, world: Surroundings, plan: Plan, rules: RulesModel) -> None:
         super().__init__(name, world, plan)
         self._rules = rules
         self._churning = [e.churning for e in plan.entrances if e.churning is not None]
         self._must_ask = False
-        self._life = world.process
+        self._life = world.life
 
     def pause_ms(self) -> float:
         return self.rng.choice((50, 300, 1_500))
 
     async def act(self) -> None:
-        if self._life is not self.world.process:
-            self._life = self.world.process
+        if self._life is not self.world.life:
+            self._life = self.world.life
             self._ask_rules()
         draw = self.rng.random()
         if draw < 0.45 and self._churning:
@@ -90,10 +90,12 @@ class Manager(Client):
         if entity is None:
             return
         began = self.pen.begin()
-        outcome = await self._attempt(namespace.management.delete(entity.name))
         name = recorded_name(entity.id, entity.name)
+        intent = self.world.intend(self.pen, Op.RECEIVE_AND_DELETE, name, began, at_most=EVERYTHING)
+        outcome = await self._attempt(namespace.management.delete(entity.name))
         if outcome != FAILED:
             self.pen.record(Op.RECEIVE_AND_DELETE, name, UNKNOWN, began=began, at_most=EVERYTHING)
+        self.world.done(intent)
 
     async def _update(self) -> None:
         namespace = self.world.namespace

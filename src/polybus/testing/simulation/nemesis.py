@@ -11,8 +11,9 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
-from polybus.testing.sim_store import SimFaults
-from polybus.testing.simulation.world import Disk, Fault, World
+from polybus.testing.sim_store import Fault, SimFaults
+from polybus.testing.simulation.checking import check_disks
+from polybus.testing.simulation.world import Disk, World
 
 Misfortune = Callable[["Nemesis", Random], Coroutine[Any, Any, None]]
 
@@ -22,6 +23,7 @@ class Nemesis:
         self.world = world
         self.kinds = kinds
         self.closing = False
+        self.findings: list[str] = []
 
     def begin(self) -> None:
         for kind in self.kinds:
@@ -114,6 +116,7 @@ async def _deaths(nemesis: Nemesis, rng: Random) -> None:
             await nemesis.world.stop()
         else:
             nemesis.world.die()
+        nemesis.findings += check_disks(nemesis.world)
         await nemesis.pause(rng, 0, 1_500)
         await nemesis.world.start()
 

@@ -14,15 +14,15 @@ from polybus.partition import settling
 from polybus.testing.history import DEAD_LETTER_QUEUE, FAILED, OK, UNKNOWN, Began, Op, Recorder, digest
 from polybus.testing.simulation.client import Client, identity_of, outcome_of
 from polybus.testing.simulation.places import Place, Plan
-from polybus.testing.simulation.world import Process, World
+from polybus.testing.simulation.surroundings import Surroundings
 
 
 class Held:
     """A delivery that was seen and is not settled, as its client knows it."""
 
-    def __init__(self, process: Process | None, name: str, address: Address, delivery: Delivery) -> None:
+    def __init__(self, life: object, name: str, address: Address, delivery: Delivery) -> None:
         entry = delivery.entry
-        self.process = process
+        self.life = life
         self.name = name
         self.address = address
         self.delivery = delivery
@@ -60,12 +60,23 @@ class Mailbox:
         self._client = client
         self._source = source
         self._began = client.pen.begin()
+        self._intent = 0
 
     def want(self, count: int) -> None:
         self._began = self._client.pen.begin() if not self.under_way else self._began
         self.credit += count
         self.under_way += count
+        self._intend()
         self._source.want(self)
+
+    def _intend(self) -> None:
+        """Whatever is taken for good and never seen may be any of so many."""
+        if self.deletes:
+            client, before = self._client, self._intent
+            fields = {"at_most": self.under_way}
+            op = Op.RECEIVE_AND_DELETE
+            self._intent = client.world.intend(client.pen, op, client.recorded, self._began, **fields)
+            client.world.done(before)
 
     def stop(self) -> int:
         """Wants nothing more; gives how many messages may be on their way for good."""
@@ -77,6 +88,7 @@ class Mailbox:
     def deliver(self, delivery: Delivery) -> None:
         self.under_way -= 1
         self._client.delivered(delivery, self._began if self.deletes else None)
+        self._intend()
 
     def failed(self, error: PolybusError) -> None:
         self.under_way -= 1
@@ -84,7 +96,7 @@ class Mailbox:
 
 
 class Receiver(Client):
-    def __init__(self, name: str, world: World, plan: Plan, place: Place, mode: str) -> None:
+    def __init__(self, name: str, world: Surroundings, plan: Plan, place: Place, mode: str) -> None:
         super().__init__(name, world, plan)
         self.place = place
         self.deletes = mode == "deletes"
@@ -140,7 +152,7 @@ class Receiver(Client):
     # What the bus calls
 
     def delivered(self, delivery: Delivery, began: Began | None) -> None:
-        held = Held(self.world.process, self.recorded, self.address, delivery)
+        held = Held(self.world.life, self.recorded, self.address, delivery)
         if self.deletes:
             note_delivery(self.pen, Op.RECEIVE_AND_DELETE, held, began)
             return
@@ -187,22 +199,31 @@ class Receiver(Client):
 
     async def _bury_elsewhere(self, held: Held, target: str) -> None:
         """To the verifier this is a transaction: it leaves one queue and enters another, or neither."""
-        began = self.pen.begin()
-        outcome = await self._tried(held, Op.DEAD_LETTER)
-        entry = held.delivery.entry
         name = f"{self.name}/buried/{held.token.hex()}"
-        ended = OK if outcome != FAILED else FAILED
-        message = entry.loaded()
-        sent = {"key": message.partition_key, "digest": digest(message.raw), "message_id": held.identity}
-        self.pen.record(Op.COMPLETE, held.name, ended, began=began, transaction=name, **held.fields())
-        self.pen.record(Op.SEND, target, ended, began=began, transaction=name, session=held.session, **sent)
+        message = held.delivery.entry.loaded()
+        began = self.pen.begin()
+        taken = {**held.fields(), "transaction": name}
+        sent = {**taken, "number": None, "token": None, "key": message.partition_key, "digest": digest(message.raw)}
+        intents = [
+            self.world.intend(self.pen, Op.COMPLETE, held.name, began, **taken),
+            self.world.intend(self.pen, Op.SEND, target, began, **sent),
+            self.world.intend(self.pen, Op.COMMIT, "", began, transaction=name),
+        ]
+        outcome = await self._tried(held, Op.DEAD_LETTER)
+        ended = FAILED if outcome == FAILED else OK
+        self.pen.record(Op.COMPLETE, held.name, ended, began=began, **taken)
+        self.pen.record(Op.SEND, target, ended, began=began, **sent)
         self.pen.record(Op.COMMIT, outcome=outcome, began=began, transaction=name)
+        for intent in intents:
+            self.world.done(intent)
 
     async def settle(self, held: Held, op: str) -> str:
         """Decides about a delivery and writes down what came of it."""
         began = self.pen.begin()
+        intent = self.world.intend(self.pen, op, held.name, began, **held.fields())
         outcome = await self._tried(held, op)
         self.pen.record(op, held.name, outcome, began=began, **held.fields())
+        self.world.done(intent)
         return outcome
 
     async def _tried(self, held: Held, op: str) -> str:
@@ -214,7 +235,7 @@ class Receiver(Client):
 
     def _settled(self, held: Held, op: str) -> Promise[None]:
         delivery = held.delivery
-        if held.process is not self.world.process or self.rng.random() < 0.1:
+        if held.life is not self.world.life or self.rng.random() < 0.1:
             delivery = self._by_token(held)
         return settle(self.world, delivery, op)
 
@@ -229,17 +250,22 @@ class Receiver(Client):
         namespace = self.world.namespace
         entity = self.entity()
         work = operations.receive_deferred(namespace, entity, entity.log_id(self.address), [number], lock, None, self)
+        intent = 0
+        if not lock:
+            intent = self.world.intend(self.pen, Op.RECEIVE_DEFERRED, self.recorded, began, at_most=1)
         try:
             found = await self.call(work)
         except PolybusError as error:
             if outcome_of(error) == UNKNOWN and not lock:
                 self.pen.record(Op.RECEIVE_DEFERRED, self.recorded, UNKNOWN, began=began, at_most=1)
+            self.world.done(intent)
             return
         for delivery in found:
-            held = Held(self.world.process, self.recorded, self.address, delivery)
+            held = Held(self.world.life, self.recorded, self.address, delivery)
             note_delivery(self.pen, Op.RECEIVE_DEFERRED, held, began)
             if lock:
                 self.held.append(held)
+        self.world.done(intent)
 
     def close(self) -> None:
         super().close()
@@ -247,7 +273,7 @@ class Receiver(Client):
             self._box.stop()
 
 
-def settle(world: World, delivery: Delivery, op: str) -> Promise[None]:
+def settle(world: Surroundings, delivery: Delivery, op: str) -> Promise[None]:
     """One verb of the partition; a promise as a client over a connection sees it."""
     done: Promise[None] = Promise()
     broker, log, lock, now = delivery.partition.require(), delivery.log, delivery.lock, world.clock.now()

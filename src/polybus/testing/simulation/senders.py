@@ -13,14 +13,14 @@ from polybus.testing.history import FAILED, OK, UNKNOWN, Began, Op
 from polybus.testing.simulation.client import Client, Letter, outcome_of
 from polybus.testing.simulation.places import Entrance, Plan
 from polybus.testing.simulation.rules_model import RulesModel
-from polybus.testing.simulation.world import World, recorded_name
+from polybus.testing.simulation.surroundings import Surroundings, recorded_name
 
 KEPT = 40
 """How many sent messages a client remembers, to send them again."""
 
 
 class Sender(Client):
-    def __init__(self, name: str, world: World, plan: Plan, rules: RulesModel) -> None:
+    def __init__(self, name: str, world: Surroundings, plan: Plan, rules: RulesModel) -> None:
         super().__init__(name, world, plan)
         self._rules = rules
         self._sent: list[tuple[Entrance, Letter]] = []
@@ -79,7 +79,7 @@ class Sender(Client):
         if entrance is None:
             return
         letter = self.letter(entrance)
-        letter.due_ms = self.world.clock.now().wall_ms + self.rng.choice((50, 1_000, 5_000, 12_000))
+        letter.due_ms = self.world.clock.now().wall_ms + self.rng.choice(self.world.schedules_ms)
         number = await self._post(entrance, [letter], Op.SCHEDULE)
         if number is not None:
             self._scheduled.append((entrance, letter, number))
@@ -103,6 +103,7 @@ class Sender(Client):
         """Sends and writes down what came of it; gives the first sequence number where there is one."""
         began = self.pen.begin()
         standing = self._rules.standing()
+        intents = [intent for letter in letters for intent in self._intend(entrance, letter, op, began, values)]
         numbers: list[int] = []
         try:
             numbers = await self._sent_to(entrance, [letter.message() for letter in letters])
@@ -112,7 +113,16 @@ class Sender(Client):
         for place, letter in enumerate(letters):
             number = numbers[place] if numbers and numbers[place] else None
             self._note(entrance, letter, op, outcome, began, number, standing, pipelined, values)
+        for intent in intents:
+            self.world.done(intent)
         return numbers[0] if numbers and numbers[0] else None
+
+    def _intend(self, entrance: Entrance, letter: Letter, op: str, began: Began, values: dict[str, Any]) -> list[int]:
+        fields = {**letter.fields(), **values}
+        intents = [self.world.intend(self.pen, op, entrance.recorded(letter.colour), began, **fields)]
+        if entrance.churning is not None:
+            intents.append(self.world.intend(self.pen, Op.SEND, entrance.churning, began, **fields))
+        return intents
 
     def _sent_to(self, entrance: Entrance, messages: list[Message]) -> Promise[list[int]]:
         promise: Promise[list[int]] = Promise()
@@ -150,6 +160,11 @@ class Sender(Client):
             return
         entrance, letter, number = self._scheduled.pop(self.rng.randrange(len(self._scheduled)))
         began = self.pen.begin()
+        name = entrance.recorded(letter.colour)
+        fields = {"message_id": letter.identity, "number": number}
+        intents = [self.world.intend(self.pen, Op.CANCEL, name, began, **fields)]
+        if entrance.churning is not None:
+            intents.append(self.world.intend(self.pen, Op.CANCEL, entrance.churning, began, **fields))
         try:
             namespace = self.world.namespace
             entity = namespace.entity(entrance.entity)
@@ -157,11 +172,12 @@ class Sender(Client):
             outcome = OK
         except PolybusError as error:
             outcome = outcome_of(error)
-        name = entrance.recorded(letter.colour)
         self.pen.record(Op.CANCEL, name, outcome, began=began, message_id=letter.identity, number=number)
         if entrance.churning is not None and outcome != FAILED:
             name = entrance.churning
             self.pen.record(Op.CANCEL, name, UNKNOWN, began=began, message_id=letter.identity, number=number)
+        for intent in intents:
+            self.world.done(intent)
 
 
 def _both(sent: str, matched: str) -> str:
@@ -184,11 +200,13 @@ class FleetingSender(Client):
         letter = self.letter(Entrance(entity.name, len(entity.partitions)))
         began = self.pen.begin()
         promise: Promise[list[int]] = Promise()
+        name = recorded_name(entity.id, entity.name)
+        intent = self.world.intend(self.pen, Op.SEND, name, began, **letter.fields())
         try:
             self.world.namespace.send(entity, [letter.message()], promise.reply, None)
             await self.world.call(promise)
             outcome = OK
         except PolybusError as error:
             outcome = outcome_of(error)
-        name = recorded_name(entity.id, entity.name)
         self.pen.record(Op.SEND, name, outcome, began=began, **letter.fields())
+        self.world.done(intent)

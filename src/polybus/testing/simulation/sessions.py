@@ -11,7 +11,7 @@ from polybus.testing.simulation.client import SESSIONS, Client, outcome_of
 from polybus.testing.simulation.places import Place, Plan
 from polybus.testing.simulation.receivers import Held, note_delivery, settle
 from polybus.testing.simulation.states import SessionStates
-from polybus.testing.simulation.world import World
+from polybus.testing.simulation.surroundings import Surroundings
 
 WAIT_MS = 3_000
 
@@ -21,7 +21,7 @@ class SessionClient(Client):
 
     deletes = False
 
-    def __init__(self, name: str, world: World, plan: Plan, place: Place, states: SessionStates) -> None:
+    def __init__(self, name: str, world: Surroundings, plan: Plan, place: Place, states: SessionStates) -> None:
         super().__init__(name, world, plan)
         self.place = place
         self.credit = 0
@@ -68,7 +68,7 @@ class SessionClient(Client):
 
     async def _accept(self) -> None:
         began = self.pen.begin()
-        process = self.world.process
+        process = self.world.life
         try:
             if self.rng.random() < 0.6:
                 held = await self.world.call(self._source().accept_next(self, WAIT_MS))
@@ -77,7 +77,7 @@ class SessionClient(Client):
         except PolybusError as error:
             outcome_of(error)
             return
-        if process is not self.world.process:
+        if process is not self.world.life:
             return
         self._session = held
         held.receiver = self
@@ -108,7 +108,7 @@ class SessionClient(Client):
     # What the bus calls
 
     def deliver(self, delivery: Delivery) -> None:
-        held = Held(self.world.process, self.place.name, self.place.address, delivery)
+        held = Held(self.world.life, self.place.name, self.place.address, delivery)
         note_delivery(self.pen, Op.RECEIVE, held)
         self._held.append(held)
 
@@ -141,12 +141,14 @@ class SessionClient(Client):
 
     async def _settle(self, held: Held, op: str) -> str:
         began = self.pen.begin()
+        intent = self.world.intend(self.pen, op, held.name, began, **held.fields())
         try:
             await settle(self.world, held.delivery, op)
             outcome = OK
         except PolybusError as error:
             outcome = outcome_of(error)
         self.pen.record(op, held.name, outcome, began=began, **held.fields())
+        self.world.done(intent)
         return outcome
 
     async def _fetch_deferred(self, session: HeldSession) -> None:
@@ -164,7 +166,7 @@ class SessionClient(Client):
             outcome_of(error)
             return
         for delivery in found:
-            held = Held(self.world.process, self.place.name, self.place.address, delivery)
+            held = Held(self.world.life, self.place.name, self.place.address, delivery)
             note_delivery(self.pen, Op.RECEIVE_DEFERRED, held, began)
             self._held.append(held)
 

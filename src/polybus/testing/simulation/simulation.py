@@ -17,8 +17,9 @@ from polybus.testing.simulation.rules_model import RulesModel
 from polybus.testing.simulation.senders import FleetingSender, Sender
 from polybus.testing.simulation.sessions import SessionClient
 from polybus.testing.simulation.states import SessionStates
+from polybus.testing.simulation.surroundings import NAMESPACE
 from polybus.testing.simulation.transactors import Transactor
-from polybus.testing.simulation.world import NAMESPACE, World
+from polybus.testing.simulation.world import World
 from polybus.testing.verifier import Verdict, verify
 
 RUN_SECONDS = 16.0
@@ -120,7 +121,7 @@ class Simulation:
         ending.rest()
         if not ending.findings:
             self._judge(outcome, ending)
-        outcome.problems += [*ending.findings, *self.states.findings]
+        outcome.problems += [*ending.findings, *self.states.findings, *self.nemesis.findings]
         outcome.problems += [f"reported: {error}" for error in self.world.errors]
 
     def _set_up(self) -> None:

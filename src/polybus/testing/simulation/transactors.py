@@ -9,7 +9,7 @@ from polybus.testing.history import FAILED, OK, UNKNOWN, Op
 from polybus.testing.simulation.client import KEYS, SESSIONS, outcome_of
 from polybus.testing.simulation.places import Entrance, Place, Plan
 from polybus.testing.simulation.receivers import Held, Receiver
-from polybus.testing.simulation.world import World
+from polybus.testing.simulation.surroundings import Surroundings
 
 _SETTLEMENTS = {
     Op.COMPLETE: "complete",
@@ -22,7 +22,7 @@ _SETTLEMENTS = {
 class Transactor(Receiver):
     """Receives from one place and settles in transactions, together with sends."""
 
-    def __init__(self, name: str, world: World, plan: Plan, place: Place) -> None:
+    def __init__(self, name: str, world: Surroundings, plan: Plan, place: Place) -> None:
         super().__init__(name, world, plan, place, "locks")
         self._transactions = 0
 
@@ -36,16 +36,16 @@ class Transactor(Receiver):
         """A few operations, with pauses in which anything may happen, and then the discharge."""
         self._transactions += 1
         name = f"{self.name}/t{self._transactions}"
-        process = self.world.process
+        process = self.world.life
         transaction = self.world.namespace.transactions.declare()
         self.pen.record(Op.DECLARE, transaction=name)
         key = self.rng.choice(KEYS)
         for _ in range(self.rng.randint(1, 4)):
-            if process is self.world.process and self.world.bus is not None:
+            if process is self.world.life and self.world.bus is not None:
                 self._join(transaction, name, key)
             if self.rng.random() < 0.3:
                 await self.world.sleep(self.rng.choice((1, 50, 2_000)))
-        await self._discharge(transaction, name, process is self.world.process)
+        await self._discharge(transaction, name, process is self.world.life)
 
     def _join(self, transaction: Transaction, name: str, key: str) -> None:
         if self.held and self.rng.random() < 0.5:
@@ -88,6 +88,7 @@ class Transactor(Receiver):
             self.pen.record(Op.ROLLBACK, transaction=name)
             return
         fail = self.rng.random() < 0.25
+        intent = 0 if fail else self.world.intend(self.pen, Op.COMMIT, "", began, transaction=name)
         try:
             await self.call(self.world.namespace.transactions.discharge(transaction, fail))
             outcome = OK
@@ -95,3 +96,4 @@ class Transactor(Receiver):
             outcome = outcome_of(error)
         op = Op.ROLLBACK if fail or outcome == FAILED else Op.COMMIT
         self.pen.record(op, outcome=outcome, began=began, transaction=name)
+        self.world.done(intent)

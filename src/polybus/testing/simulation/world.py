@@ -7,7 +7,7 @@ and whoever waited for it hears that nobody knows. Who does what to the world, a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from random import Random
 from typing import Any, TypeVar
 
@@ -15,33 +15,23 @@ from polybus.errors import BugError, PolybusError, StoreError
 from polybus.limits import DISK_CHECK_SECONDS
 from polybus.namespace.bus import Bus
 from polybus.namespace.catalogue import Catalogue
-from polybus.namespace.entity import Entity
-from polybus.namespace.namespace import Namespace
 from polybus.namespace.promise import Promise, spawn
 from polybus.namespace.store_host import StoreHost
 from polybus.partition.settings import Bounds
-from polybus.store.base import Read
+from polybus.store.base import Batch, Read
 from polybus.store.driver import ReadDone, StoreDriver
 from polybus.store.memory import MemoryStore
-from polybus.testing.history import History, Op, Recorder
+from polybus.testing.history import History, Op
 from polybus.testing.sim_loop import SimClock, SimHandle, SimLoop
-from polybus.testing.sim_store import Fault, SimFaults, SimStoreDriver
+from polybus.testing.sim_store import SimFaults, SimStoreDriver
+from polybus.testing.simulation.surroundings import NAMESPACE, ProcessDied, Surroundings
 
 T = TypeVar("T")
 
-NAMESPACE = "sim"
 RESTART_MS = 400
 """How long a supervisor waits before it starts a process again that could not start."""
 
 DOWN = SimFaults(fail_before=0.5, fail_after=0.5, fail_read=1.0)
-
-
-class ProcessDied(PolybusError):
-    """The bus is gone in the middle of a call: nobody knows what it had done."""
-
-
-class NotRunning(PolybusError):
-    """There is no bus to call: nothing was done."""
 
 
 class Process:
@@ -163,40 +153,39 @@ class Disk:
             self.driver.crash()
             self.driver = None
 
+    def copy(self) -> MemoryStore:
+        """What is synced, for somebody who looks at it."""
+        batch = Batch()
+        for key, value in self.rows():
+            batch.put(key, value)
+        twin = MemoryStore(self._store.url, self._store.store_id)
+        twin.commit(batch)
+        return twin
+
     def rows(self) -> list[tuple[bytes, bytes]]:
         """Everything that is synced."""
         return sorted(self._store._rows.items())
 
 
-class World:
+class World(Surroundings):
     """Loop, clocks, disks, history and the process of the moment."""
 
     def __init__(self, seed: int, stores: int, shuffle: bool = False) -> None:
-        self.seed = seed
         self.loop = SimLoop(seed, shuffle=shuffle)
-        self.clock = SimClock(self.loop)
-        self.recorder_clock = SimClock(self.loop)
+        self._bus_clock = SimClock(self.loop)
+        self._client_clock = SimClock(self.loop)
         """What clients read. The bus's clock may go ahead of it, and only that is recorded as a move."""
-        self.history = History()
+        super().__init__(seed, self._bus_clock, self._client_clock, History())
         self.harness = self.recorder("harness")
         self.disks = [Disk(self.loop, f"s{index}", self.rng(f"disk {index}")) for index in range(stores)]
         self.catalogue = Disk(self.loop, "catalogue", self.rng("catalogue"))
         self.process: Process | None = None
-        self.failures: list[BaseException] = []
         self.errors: list[PolybusError] = []
-        self.on_death: list[Callable[[], None]] = []
         self.small = False
         """Whether brokers keep only a few messages in memory, so that a short backlog is a long one."""
         self.deaths = 0
         self.fences = 0
         self.rerouted = 0
-
-    def rng(self, purpose: str) -> Random:
-        """A source of chance of its own for each purpose, so that one does not disturb the others."""
-        return Random(f"{self.seed}/{purpose}")
-
-    def recorder(self, client: str) -> Recorder:
-        return Recorder(client, self.recorder_clock, self.history)
 
     # Time
 
@@ -210,16 +199,16 @@ class World:
         began = self.harness.begin()
         if ms < 0:
             self.harness.record(Op.CLOCK_MOVED, detail=f"the wall clock is about to jump by {ms} ms")
-            self.recorder_clock.jump_wall(ms)
-            self.clock.jump_wall(ms)
+            self._client_clock.jump_wall(ms)
+            self._bus_clock.jump_wall(ms)
         else:
-            self.clock.jump_wall(ms)
+            self._bus_clock.jump_wall(ms)
             self.harness.record(Op.CLOCK_MOVED, began=began, moved_wall_ms=ms, moved_mono_ms=0)
 
     def advance(self, ms: int) -> None:
         """Both clocks of the bus go forward, as a user's test would have it."""
         began = self.harness.begin()
-        self.clock.advance(ms)
+        self._bus_clock.advance(ms)
         bus = self.bus
         self.harness.record(Op.CLOCK_MOVED, began=began, moved_wall_ms=ms, moved_mono_ms=ms)
         if bus is not None:
@@ -232,11 +221,207 @@ class World:
         return None if self.process is None else self.process.bus
 
     @property
-    def namespace(self) -> Namespace:
+    def life(self) -> object:
+        return self.process
+
+    async def start(self) -> None:
+        """Brings a process up, however many tries it takes."""
+        while True:
+            process = self.process = Process(self.loop)
+            bus = self._make_bus(process)
+            try:
+                await process.call(spawn(bus.start([NAMESPACE])))
+            except BugError:
+                raise
+            except PolybusError:
+                if process is not self.process:
+                    return  # it died meanwhile, and whoever killed it starts the next one
+                self._bury()
+                await self.sleep(RESTART_MS)
+                continue
+            process.bus = bus
+            self._watch_disks(process, bus)
+            return
+
+    def _make_bus(self, process: Process) -> Bus:
+        hosts = [StoreHost(disk.name, process, disk.opener(process)) for disk in self.disks]
+        for host in hosts:
+            host.on_fenced = self._fenced
+        catalogue = Catalogue(self.catalogue.opener(process))
+        bus = Bus(process, self.clock, hosts, catalogue, new_key=lambda: "key")
+        bus.on_error = self.errors.append
+        if self.small:
+            make_small(bus.bounds)
+        return bus
+
+    def _watch_disks(self, process: Process, bus: Bus) -> None:
+        """What a node does: a store that was full is written to again when it has space."""
+        for store in bus.stores:
+            store.full = False
+        process.call_later(DISK_CHECK_SECONDS, self._watch_disks, process, bus)
+
+    def _fenced(self, store: StoreHost) -> None:
+        self.fences += 1
+        self.record_fencing(self.harness, store)
+
+    def die(self) -> None:
+        self.alive = False
+        calls, self._calls = self._calls, {}
+        for outer in calls:
+            outer.reject(ProcessDied("the process died"))
+
+
+def copy_result(source: Promise[T], target: Promise[T]) -> None:
+    try:
+        value = source.result()
+    except Exception as error:
+        target.reject(error)
+    else:
+        target.resolve(value)
+
+
+class InlineReads(SimStoreDriver):
+    """A driver whose reads answer at once, as those of an embedded store do."""
+
+    def read(self, read: Read, done: ReadDone) -> None:
+        self._read(read, done)
+
+
+class Disk:
+    """A store that outlives processes, with the faults that it has at present."""
+
+    def __init__(self, loop: SimLoop, name: str, rng: Random) -> None:
+        self.name = name
+        self.rng = rng
+        self.faults = SimFaults()
+        self.down = False
+        self.driver: SimStoreDriver | None = None
+        self.opened = 0
+        self._inline = rng.random() < 0.5
+        """Embedded: reads answer at once, and while a commit hangs nobody can open the store again."""
+        self._loop = loop
+        self._store = MemoryStore(f"sim:{name}", rng.randbytes(16))
+
+    def opener(self, process: Process) -> Callable[[], Promise[StoreDriver]]:
+        def open_disk() -> Promise[StoreDriver]:
+            promise: Promise[StoreDriver] = Promise()
+            self._loop.call_later(self.rng.uniform(0.001, 0.03), self._open, process, promise)
+            return promise
+
+        return open_disk
+
+    def _open(self, process: Process, promise: Promise[StoreDriver]) -> None:
+        if not process.alive:
+            return
+        hangs = self.driver is not None and self.driver.hung and self.driver._hanging
+        if self.down or (self._inline and hangs):
+            promise.reject(StoreError(f"{self.name} cannot be opened"))
+            return
+        self._store = self._store.reopen()
+        driver_class = InlineReads if self._inline else SimStoreDriver
+        self.driver = driver_class(self._store, self._loop, self.rng, faults=self._present())
+        self.opened += 1
+        promise.resolve(self.driver)
+
+    def _present(self) -> SimFaults:
+        return DOWN if self.down else self.faults
+
+    def apply(self) -> None:
+        """Lets the driver at work feel what has changed."""
+        if self.driver is not None:
+            self.driver.faults = self._present()
+
+    def plan(self, fault: str) -> None:
+        if self.driver is not None:
+            self.driver.planned.append(fault)
+
+    def release(self) -> None:
+        if self.driver is not None:
+            self.driver.release()
+
+    def heal(self) -> None:
+        self.faults = SimFaults()
+        self.down = False
+        self.apply()
+        if self.driver is not None:
+            self.driver.planned.clear()
+        self.release()
+
+    def crash(self) -> None:
+        if self.driver is not None:
+            self.driver.crash()
+            self.driver = None
+
+    def copy(self) -> MemoryStore:
+        """What is synced, for somebody who looks at it."""
+        batch = Batch()
+        for key, value in self.rows():
+            batch.put(key, value)
+        twin = MemoryStore(self._store.url, self._store.store_id)
+        twin.commit(batch)
+        return twin
+
+    def rows(self) -> list[tuple[bytes, bytes]]:
+        """Everything that is synced."""
+        return sorted(self._store._rows.items())
+
+
+class World(Surroundings):
+    """Loop, clocks, disks, history and the process of the moment."""
+
+    def __init__(self, seed: int, stores: int, shuffle: bool = False) -> None:
+        self.loop = SimLoop(seed, shuffle=shuffle)
+        self._bus_clock = SimClock(self.loop)
+        self._client_clock = SimClock(self.loop)
+        """What clients read. The bus's clock may go ahead of it, and only that is recorded as a move."""
+        super().__init__(seed, self._bus_clock, self._client_clock, History())
+        self.harness = self.recorder("harness")
+        self.disks = [Disk(self.loop, f"s{index}", self.rng(f"disk {index}")) for index in range(stores)]
+        self.catalogue = Disk(self.loop, "catalogue", self.rng("catalogue"))
+        self.process: Process | None = None
+        self.errors: list[PolybusError] = []
+        self.small = False
+        """Whether brokers keep only a few messages in memory, so that a short backlog is a long one."""
+        self.deaths = 0
+        self.fences = 0
+        self.rerouted = 0
+
+    # Time
+
+    def sleep(self, ms: float) -> Promise[None]:
+        promise: Promise[None] = Promise()
+        self.loop.call_later(ms / 1000, promise.resolve, None)
+        return promise
+
+    def jump_wall(self, ms: int) -> None:
+        """The bus's wall clock jumps; back it can only be set for everybody, as the verifier wants it."""
+        began = self.harness.begin()
+        if ms < 0:
+            self.harness.record(Op.CLOCK_MOVED, detail=f"the wall clock is about to jump by {ms} ms")
+            self._client_clock.jump_wall(ms)
+            self._bus_clock.jump_wall(ms)
+        else:
+            self._bus_clock.jump_wall(ms)
+            self.harness.record(Op.CLOCK_MOVED, began=began, moved_wall_ms=ms, moved_mono_ms=0)
+
+    def advance(self, ms: int) -> None:
+        """Both clocks of the bus go forward, as a user's test would have it."""
+        began = self.harness.begin()
+        self._bus_clock.advance(ms)
         bus = self.bus
-        if bus is None:
-            raise NotRunning("there is no bus")
-        return bus.namespace(NAMESPACE)
+        self.harness.record(Op.CLOCK_MOVED, began=began, moved_wall_ms=ms, moved_mono_ms=ms)
+        if bus is not None:
+            bus.clock_moved()
+
+    # The process
+
+    @property
+    def bus(self) -> Bus | None:
+        return None if self.process is None else self.process.bus
+
+    @property
+    def life(self) -> object:
+        return self.process
 
     async def start(self) -> None:
         """Brings a process up, however many tries it takes."""
@@ -320,19 +505,7 @@ class World:
         assert self.process is not None, "only a running bus gives promises"
         return self.process.call(inner)
 
-    # Work
-
-    def go(self, work: Coroutine[Any, Any, T]) -> Promise[T]:
-        """Lets a client work; whatever it does not expect ends the simulation."""
-        promise = spawn(work)
-        promise.then(self._ended)
-        return promise
-
-    def _ended(self, promise: Promise[T]) -> None:
-        try:
-            promise.result()
-        except Exception as error:
-            self.failures.append(error)
+    # Running
 
     def run_for(self, seconds: float) -> None:
         self.loop.run_for(seconds)
@@ -362,17 +535,3 @@ def make_small(bounds: Bounds) -> None:
     bounds.recent_ids = 4
     bounds.sweep_rows = 3
     bounds.separate_body_bytes = 600
-
-
-def names_of(entity: Entity) -> list[str]:
-    """The names under which an entity's own places stand in the history."""
-    names = [recorded_name(entity.id, entity.name)]
-    return names + [f"{entity.name}/Subscriptions/{s.description.name}" for s in entity.subscriptions.values()]
-
-
-def recorded_name(entity_id: int, name: str) -> str:
-    """Entities that come and go are told apart by their ids: what is created again is another one."""
-    return f"{name}@{entity_id}" if name.startswith("fleeting") else name
-
-
-__all__ = ["DOWN", "NAMESPACE", "Disk", "Fault", "NotRunning", "Process", "ProcessDied", "World", "recorded_name"]

@@ -42,7 +42,7 @@ def every_state_is_shown(bus: Bus) -> None:
     }
 
 
-@table.behaviour()
+@table.behaviour(since="7.14")
 def peeking_goes_on_where_it_ended(bus: Bus) -> None:
     queue = bus.queue()
     queue.send(*numbered(5))

@@ -169,7 +169,7 @@ def what_was_accepted_during_the_restart(bus: Bus) -> Iterator[None]:
     assert set(accepted) <= set(found)
 
 
-@table.behaviour()
+@table.behaviour(since="7.15")
 def locks_are_lost(bus: Bus) -> Iterator[None]:
     """The message comes again, and the old lock is good for nothing."""
     queue = bus.queue(lock_duration=timedelta(minutes=5))

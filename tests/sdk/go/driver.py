@@ -1,0 +1,62 @@
+"""Starts a bus of its own, tells the tests where it is, runs them and counts."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from polybus.testing.server import ServerProcess
+
+HERE = Path(__file__).parent
+
+
+def environment(server: ServerProcess) -> dict[str, str]:
+    return {
+        **os.environ,
+        "POLYBUS_CA": str(server.authority),
+        "POLYBUS_CONNECTION_STRING": server.connection_string,
+        "POLYBUS_ADMIN_CONNECTION_STRING": server.admin_connection_string,
+        "POLYBUS_AMQP": server.addresses["amqp"],
+        "POLYBUS_HTTP": server.addresses["http"],
+        "POLYBUS_TLS": server.addresses["tls"],
+    }
+
+
+def command(chosen: list[str]) -> list[str]:
+    only = ["-test.run", chosen[0]] if chosen else []
+    return ["target/sdk.test", "-test.v", "-test.parallel", "3", "-test.timeout", "170s", *only]
+
+
+def tally(output: str) -> tuple[int, int, int]:
+    """Passed, failed and skipped; a test that has runs of its own is counted by them."""
+    results: dict[str, str] = {}
+    for outcome, name in re.findall(r"^\s*--- (PASS|FAIL|SKIP): (\S+)", output, re.MULTILINE):
+        results[name] = outcome
+    parents = {name.rsplit("/", 1)[0] for name in results if "/" in name}
+    outcomes = [outcome for name, outcome in results.items() if name not in parents]
+    return outcomes.count("PASS"), outcomes.count("FAIL"), outcomes.count("SKIP")
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as folder, ServerProcess(Path(folder) / "data") as server:
+        done = subprocess.run(
+            command(sys.argv[1:]),
+            cwd=HERE,
+            env=environment(server),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+    passed, failed, skipped = tally(done.stdout)
+    noise = re.compile(r"=== (RUN|PAUSE|CONT|NAME)")
+    print("\n".join(line for line in done.stdout.splitlines() if not noise.match(line)))
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} expected failures" if skipped else ""))
+    return 0 if done.returncode == 0 and failed == 0 and passed > 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
