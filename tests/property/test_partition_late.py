@@ -14,15 +14,15 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
+from tests.unit.partition.solo import Pending, Solo
 
 from polybus.errors import MessageNotFound, PolybusError, SessionCannotBeLocked, SessionLockLost
 from polybus.message.message import build
-from polybus.partition import holding, moving, receiving, settling, upkeep
+from polybus.partition import holding, moving, receiving, upkeep
 from polybus.partition.entry import Entry
 from polybus.partition.sessions import Session
 from polybus.partition.settings import EntitySettings, LogSettings
 from polybus.rules import Rule, TrueFilter
-from tests.unit.partition.solo import Pending, Solo
 
 EXPECTED_ERRORS = (MessageNotFound, SessionCannotBeLocked, SessionLockLost)
 Key = tuple[int, bytes]
@@ -166,7 +166,14 @@ class Late(RuleBasedStateMachine):
         log_id = data.draw(st.sampled_from(self.logs))
         log = solo.log(log_id)
         numbers = data.draw(st.lists(st.integers(1, max(log.counter, 1)), min_size=1, max_size=3))
-        choices = ["sweep", "activate", "move", "cancel", "peek", "page" if self.kind != "sessions" else "accept-next"]
+        choices = [
+            "sweep",
+            "activate",
+            "move",
+            "cancel",
+            "peek",
+            "page" if self.kind != "sessions" else "accept-next",
+        ]
         choices += ["deferred"] if self.kind != "sessions" else ["accept", "session-page", "session-deferred"]
         name = data.draw(st.sampled_from(choices))
         session = data.draw(st.sampled_from(self.sessions)) if self.sessions and name.startswith("session") else None
@@ -222,7 +229,9 @@ class Late(RuleBasedStateMachine):
                 self._delivered(verb.log_id, entry)
         elif verb.name == "accept-next" and pending.result is not None:
             assert pending.result not in self.sessions
-            assert [s.id for s in self.sessions if not s.lost].count(pending.result.id) == 0, "a session is held twice"
+            assert [s.id for s in self.sessions if not s.lost].count(pending.result.id) == 0, (
+                "a session is held twice"
+            )
             self.sessions.append(pending.result)
 
     @precondition(lambda self: self.sessions)
@@ -292,7 +301,9 @@ class Late(RuleBasedStateMachine):
             scheduled = solo.peek() if self.kind == "topic" else []
             resting = [peeked.marks.sequence for peeked in solo.peek(log_id=each) if peeked.marks.state == 1]
             if resting:
-                bodies += [entry.loaded().body()[0][1] for entry in solo.take_deferred(*resting, lock=False, log_id=each)]
+                bodies += [
+                    entry.loaded().body()[0][1] for entry in solo.take_deferred(*resting, lock=False, log_id=each)
+                ]
             shown = [*solo.peek(log_id=each), *scheduled]
             waiting = [peeked.marks.sequence for peeked in shown if peeked.marks.state == 2]
             if waiting:

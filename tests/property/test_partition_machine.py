@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -18,6 +18,8 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from tests.property.partition_model import DEFERRED, Item, LogModel, Model, Sent
+from tests.unit.partition.solo import Solo
 
 from polybus.errors import MessageLockLost, MessageNotFound, SessionLockLost
 from polybus.message.message import build
@@ -26,8 +28,6 @@ from polybus.partition.entry import Entry
 from polybus.partition.sessions import Session
 from polybus.partition.settings import EntitySettings, LogSettings
 from polybus.rules import CorrelationFilter, Rule, SqlAction, SqlFilter, TrueFilter
-from tests.property.partition_model import DEFERRED, Item, LogModel, Model, Sent
-from tests.unit.partition.solo import Solo
 
 SESSIONS = st.sampled_from(["a", "b", "cc", ""])
 SENTS = st.builds(
@@ -211,7 +211,9 @@ class Machine(RuleBasedStateMachine):
         return log, item, entry, lock
 
     @precondition(lambda self: self.held)
-    @rule(data=st.data(), outcome=st.sampled_from(["complete", "abandon", "defer", "dead-letter", "release", "renew"]))
+    @rule(
+        data=st.data(), outcome=st.sampled_from(["complete", "abandon", "defer", "dead-letter", "release", "renew"])
+    )
     def settle(self, data: st.DataObject, outcome: str) -> None:
         log, item, entry, lock = self._pick_held(data)
         if item is None or item.until_ms <= self.model.mono_ms:
@@ -381,7 +383,9 @@ class Machine(RuleBasedStateMachine):
         if not hasattr(self, "solo") or self.kind != "sessions":
             return
         for session in ("a", "b"):
-            assert self.solo.run(holding.get_state(self.solo.log(), session)) == self.model.logs[0].states.get(session)
+            assert self.solo.run(holding.get_state(self.solo.log(), session)) == self.model.logs[0].states.get(
+                session
+            )
 
     def teardown(self) -> None:
         """Drained to the last message, only counters are left."""
@@ -430,7 +434,6 @@ CHECKS = settings(
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),
-    phases=[Phase.generate], report_multiple_bugs=False,
 )
 
 

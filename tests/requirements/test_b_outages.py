@@ -13,7 +13,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage as Message
 from azure.servicebus.exceptions import ServiceBusError, ServiceBusServerBusyError, SessionCannotBeLockedError
 
-from polybus.testing.history import FAILED, OK
+from polybus.testing.history import FAILED, OK, UNKNOWN
 from polybus.testing.sdk_clients import message
 from polybus.testing.server import ServerProcess
 from tests.requirements.kit import PARTITIONS, Bus, Entity, Gate, Judged, keys_for, until
@@ -142,6 +142,20 @@ def test_b8_a_sync_that_fails_leaves_the_send_in_doubt_and_it_is_neither_lost_no
         assert judged.send() == OK
     gate.bring_back(judged.name)
     assert judged.drain(3 * PARTITIONS) == 3 * PARTITIONS
+    verdict = judged.verdict(gate)
+    assert verdict.clean, verdict.summary()
+
+
+def test_b9_a_keyed_send_in_doubt_is_refused_and_said_to_be_in_doubt(judged: Judged, gate: Gate) -> None:
+    """Its sync failed: it may be stored or not, so the error is the retryable one and says why."""
+    store = stores_of(gate, judged.name, [7])[0]
+    gate.switch(f"stores/{store}/fail", calls=["sync"], nth=1)
+    assert judged.send(keys_for(7)[0]) == UNKNOWN
+    assert judged.pen.failures == {"ServiceBusServerBusyError": 1}
+    until(lambda: not gate.missing(judged.name))
+    assert judged.send(keys_for(7)[0]) == OK
+    left = sum(gate.totals(judged.name))
+    assert judged.drain(left) == left
     verdict = judged.verdict(gate)
     assert verdict.clean, verdict.summary()
 

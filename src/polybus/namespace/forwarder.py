@@ -136,7 +136,9 @@ class Forwarder:
         try:
             check_open(target)
         except (ServerBusy, QuotaExceeded) as error:
-            raise PartitionUnavailable(error.description) from error  # a full disk is waited for like one that is gone
+            raise PartitionUnavailable(
+                error.description
+            ) from error  # a full disk is waited for like one that is gone
         broker = target.require()
         keys = sending.rows_needed(broker, [transfer.message for transfer in moving])
         rows = await target.run(read_rows(keys)) if keys else None

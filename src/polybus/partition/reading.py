@@ -75,31 +75,47 @@ def whole(entry: Entry) -> Entry:
     return entry
 
 
+def is_held(entry: Entry) -> bool:
+    """Whether memory holds the entry, and not only whoever read it."""
+    log = entry.log
+    return log.memory.get(entry.rank) is entry or log.deferrals.entries.get(entry.sequence) is entry
+
+
 def let_go(entry: Entry) -> None:
     """An entry that was read for nothing leaves memory, unless memory holds it anyway."""
-    log = entry.log
-    held = log.memory.get(entry.rank) is entry or log.deferrals.entries.get(entry.sequence) is entry
-    if not held and entry.message is not None:
-        log.bodies.detach(entry)
+    if entry.message is not None and not is_held(entry):
+        entry.log.bodies.detach(entry)
 
 
 def find(broker: Broker, log: Log, numbers: list[int]) -> Steps[dict[int, Entry]]:
-    """The entries with these sequence numbers, active or deferred, from memory or from the store."""
+    """The entries with these sequence numbers, active or deferred, from memory or from the store.
+
+    They are the caller's to settle at once, or to `let_go`.
+    """
     removed, deferrals = log.removed, log.deferrals
     tickets = removed.read_begins(), deferrals.read_begins()
+    known: list[Entry] = []
     try:
         ranks = yield from _ranks(log, numbers)
         read = yield from _read(broker, log, ranks)
         found: dict[int, Entry] = {}
         for number, rank in ranks.items():
-            entry = _current(log, number, rank, read.get(number))
+            fresh = read.get(number)
+            entry = _current(log, number, rank, fresh)
             if entry is not None:
                 found[number] = whole(entry)
-            if number in read and entry is not read[number]:
-                let_go(read[number])
+                if entry is not fresh and entry.body:
+                    known.append(entry)
+            if fresh is not None and entry is not fresh:
+                let_go(fresh)
+        for entry in known:
+            broker.bodies.attach(entry, entry.body)
     finally:
         removed.read_ends(tickets[0])
         deferrals.read_ends(tickets[1])
+    for entry in known:  # memory may have let go of some just now; their bodies stay for the caller
+        if is_held(entry):
+            broker.bodies.detach(entry)
     return found
 
 

@@ -23,16 +23,25 @@ class Offset:
     """Partition to the last position that is included."""
     holder: str = ""
     """Who holds the cursor: the query that began with this checkpoint."""
+    first: bool = False
+    """Whether this is where the query began: Spark does not journal that, and asks again."""
+    began: dict[int, int] | None = None
+    """Where the first batch began, at that batch's end: so its journal says all that repeating it takes."""
 
     def record(self) -> dict[str, Any]:
         """The form that Spark journals."""
-        width = max((len(str(index)) for index in self.positions), default=1)
-        width = max(width, 2)
-        positions = {f"{index:0{width}}": self.positions[index] for index in sorted(self.positions)}
-        return {"e": self.entity_id, "h": self.holder, "p": positions, "v": VERSION}
+        record: dict[str, Any] = {"e": self.entity_id, "h": self.holder, "p": _texts(self.positions), "v": VERSION}
+        if self.first:
+            record["f"] = True
+        if self.began is not None:
+            record["s"] = _texts(self.began)
+        return record
 
     def at(self, positions: dict[int, int]) -> Offset:
-        return replace(self, positions=positions)
+        """Further on; the same offset where nothing is new, for another text would be another batch."""
+        if positions == self.positions:
+            return self
+        return Offset(self.entity_id, positions, self.holder, began=self.positions if self.first else None)
 
     def held_by(self, holder: str) -> Offset:
         return replace(self, holder=holder)
@@ -46,7 +55,22 @@ def offset_from(record: dict[str, Any]) -> Offset:
     try:
         if record["v"] != VERSION:
             raise ConfigError(f"the checkpoint has offsets of version {record['v']!r}; this is version {VERSION}")
-        positions = {int(index): int(position) for index, position in record["p"].items()}
-        return Offset(str(record["e"]), positions, str(record["h"]))
+        began = record.get("s")
+        return Offset(
+            str(record["e"]),
+            _positions(record["p"]),
+            str(record["h"]),
+            record.get("f") is True,
+            None if began is None else _positions(began),
+        )
     except (KeyError, TypeError, ValueError, AttributeError):
         raise ConfigError(f"the checkpoint holds an offset that is not ours: {str(record)[:200]}") from None
+
+
+def _texts(positions: dict[int, int]) -> dict[str, int]:
+    width = max((len(str(index)) for index in positions), default=1)
+    return {f"{index:0{max(width, 2)}}": positions[index] for index in sorted(positions)}
+
+
+def _positions(record: dict[str, Any]) -> dict[int, int]:
+    return {int(index): int(position) for index, position in record.items()}

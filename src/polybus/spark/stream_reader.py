@@ -69,12 +69,12 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Where a query begins that has finished no batch yet; from here on the cursor holds everything.
 
-        Spark asks again when it repeats the first batch, and then this must be the same place: so it is the
-        cursor's, which moves only when a batch is done. Whose the cursor is, the end of that batch tells.
+        Spark asks again when it repeats the first batch, for it journals only ends. Where that batch began, and
+        whose the cursor is, its end tells: see `partitions`.
         """
         if self._initial is None:
             state = self._create_cursor()
-            self._initial = Offset(state.entity_id, state.positions, uuid.uuid4().hex)
+            self._initial = Offset(state.entity_id, state.positions, uuid.uuid4().hex, first=True)
         return self._initial.record()
 
     def _create_cursor(self) -> CursorState:
@@ -186,7 +186,11 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         """Tasks for what lies between two journaled offsets; the same ones give the same messages, always."""
         begin, goal = offset_from(start), offset_from(end)
         self._hold_known(begin.held_by(goal.holder))
-        first = begin.positions if begin.entity_id == goal.entity_id else self._first_of_new()
+        first = begin.positions
+        if begin.entity_id != goal.entity_id:
+            first = self._first_of_new()
+        elif begin.first and goal.began is not None:
+            first = goal.began
         found = planning.ranges(first, goal.positions)
         found = planning.split(found, self._options.min_partitions)
         tasks = max(self._options.tasks, self._options.min_partitions)

@@ -147,7 +147,12 @@ behaviour("a queue that exists already", async (bench) => {
 });
 
 once("values that are out of range are refused", async (bench) => {
-  const bad = [{ lockDuration: "PT10M" }, { maxDeliveryCount: 0 }, { maxSizeInMegabytes: 3 }, { duplicateDetectionHistoryTimeWindow: "PT1S" }];
+  const bad = [
+    { lockDuration: "PT10M" },
+    { maxDeliveryCount: 0 },
+    { maxSizeInMegabytes: 3 },
+    { duplicateDetectionHistoryTimeWindow: "PT1S" },
+  ];
   for (const options of bad) await refused(admin.createQueue(bench.name("bad"), options), "ServiceError");
 });
 
@@ -165,8 +170,15 @@ behaviour("a topic with everything, updated and deleted", async (bench) => {
   };
   const name = await bench.topic(options);
   const found = await admin.getTopic(name);
-  same(found, { ...options, name, maxSizeInMegabytes: bench.partitioned ? 32_768 : 2048, enablePartitioning: bench.partitioned });
-  same(await admin.updateTopic({ ...found, status: "SendDisabled", userMetadata: "other" }), { status: "SendDisabled" });
+  same(found, {
+    ...options,
+    name,
+    maxSizeInMegabytes: bench.partitioned ? 32_768 : 2048,
+    enablePartitioning: bench.partitioned,
+  });
+  same(await admin.updateTopic({ ...found, status: "SendDisabled", userMetadata: "other" }), {
+    status: "SendDisabled",
+  });
   same(await admin.getTopic(name), { status: "SendDisabled", userMetadata: "other" });
   assert.equal(await admin.topicExists(name), true);
   assert.equal(await admin.topicExists("no-such-topic"), false);
@@ -199,10 +211,20 @@ behaviour("a subscription with everything, updated and deleted", async (bench) =
   };
   await admin.createSubscription(topic, "s", { ...options, forwardDeadLetteredMessagesTo: target });
   const found = await admin.getSubscription(topic, "s");
-  same(found, { ...options, topicName: topic, subscriptionName: "s", status: "Active", availabilityStatus: "Available" });
+  same(found, {
+    ...options,
+    topicName: topic,
+    subscriptionName: "s",
+    status: "Active",
+    availabilityStatus: "Available",
+  });
   assert.ok(found.forwardDeadLetteredMessagesTo.endsWith(`/${target}`));
   await admin.updateSubscription({ ...found, maxDeliveryCount: 9, status: "ReceiveDisabled" });
-  same(await admin.getSubscription(topic, "s"), { maxDeliveryCount: 9, status: "ReceiveDisabled", lockDuration: "PT20S" });
+  same(await admin.getSubscription(topic, "s"), {
+    maxDeliveryCount: 9,
+    status: "ReceiveDisabled",
+    lockDuration: "PT20S",
+  });
   assert.equal(await admin.subscriptionExists(topic, "s"), true);
   await admin.deleteSubscription(topic, "s");
   assert.equal(await admin.subscriptionExists(topic, "s"), false);
@@ -214,9 +236,15 @@ behaviour("subscriptions are listed page by page and counted", async (bench) => 
   for (const name of ["a", "b", "c"]) await admin.createSubscription(topic, name);
   await bench.sender(topic).sendMessages({ body: 1 });
   const listed = await paged(admin.listSubscriptions(topic), 1);
-  assert.deepEqual(listed.map((one) => one.subscriptionName), ["a", "b", "c"]);
+  assert.deepEqual(
+    listed.map((one) => one.subscriptionName),
+    ["a", "b", "c"],
+  );
   const runtime = await all(admin.listSubscriptionsRuntimeProperties(topic));
-  assert.deepEqual(runtime.map((one) => one.activeMessageCount), [1, 1, 1]);
+  assert.deepEqual(
+    runtime.map((one) => one.activeMessageCount),
+    [1, 1, 1],
+  );
   same(await admin.getSubscriptionRuntimeProperties(topic, "b"), { totalMessageCount: 1, deadLetterMessageCount: 0 });
 });
 
@@ -225,7 +253,10 @@ behaviour("a subscription can be made with a rule of its own", async (bench) => 
   const filter = { sqlExpression: "colour = 'red'" };
   await admin.createSubscription(topic, "s", { defaultRuleOptions: { name: "red", filter } });
   const rules = await all(admin.listRules(topic, "s"));
-  assert.deepEqual(rules.map((one) => one.name), ["red"]);
+  assert.deepEqual(
+    rules.map((one) => one.name),
+    ["red"],
+  );
   await bench.sender(topic).sendMessages({ body: "blue", applicationProperties: { colour: "blue" } });
   await bench.sender(topic).sendMessages({ body: "red", applicationProperties: { colour: "red" } });
   assert.equal((await takeOne(bench.receiver(topic, "s"))).body, "red");
@@ -276,11 +307,15 @@ behaviour("a queue's own key manages that queue and no other", async (bench) => 
   await refused(limited.getQueue(other), "UnauthorizedRequestError");
 });
 
-once("a partitioned queue can be deleted and made again without partitions", async (bench) => {
-  const name = await bench.queue();
-  await bench.sender(name).sendMessages({ body: "old" });
-  await admin.deleteQueue(name);
-  await admin.createQueue(name, { enablePartitioning: false });
-  assert.equal((await admin.getQueue(name)).enablePartitioning, false);
-  assert.equal((await admin.getQueueRuntimeProperties(name)).totalMessageCount, 0);
-}, { partitioned: true });
+once(
+  "a partitioned queue can be deleted and made again without partitions",
+  async (bench) => {
+    const name = await bench.queue();
+    await bench.sender(name).sendMessages({ body: "old" });
+    await admin.deleteQueue(name);
+    await admin.createQueue(name, { enablePartitioning: false });
+    assert.equal((await admin.getQueue(name)).enablePartitioning, false);
+    assert.equal((await admin.getQueueRuntimeProperties(name)).totalMessageCount, 0);
+  },
+  { partitioned: true },
+);

@@ -3,16 +3,36 @@
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
 
-import { aMoment, behaviour, connect, connectionString, once, places, range, refused, takeOne, until } from "./support.mjs";
+import {
+  aMoment,
+  behaviour,
+  connect,
+  connectionString,
+  once,
+  places,
+  range,
+  refused,
+  takeOne,
+  until,
+} from "./support.mjs";
 
 function withKey(name, key, extra = "") {
   return `Endpoint=sb://${places.amqp};SharedAccessKeyName=${name};SharedAccessKey=${key};UseDevelopmentEmulator=true;${extra}`;
 }
 
 async function guarded(bench, ...rights) {
-  const rule = { claimType: "SharedAccessKey", keyName: "limited", primaryKey: "cHJpbWFyeQ==", secondaryKey: "c2Vjb25k" };
+  const rule = {
+    claimType: "SharedAccessKey",
+    keyName: "limited",
+    primaryKey: "cHJpbWFyeQ==",
+    secondaryKey: "c2Vjb25k",
+  };
   const queue = await bench.queue({ authorizationRules: [{ ...rule, accessRights: rights }] });
-  return { queue, limited: connect(withKey(rule.keyName, rule.primaryKey)), second: connect(withKey(rule.keyName, rule.secondaryKey)) };
+  return {
+    queue,
+    limited: connect(withKey(rule.keyName, rule.primaryKey)),
+    second: connect(withKey(rule.keyName, rule.secondaryKey)),
+  };
 }
 
 once("an entity that does not exist", async (bench) => {
@@ -50,7 +70,9 @@ behaviour("a shared access signature in the connection string", async (bench) =>
   const queue = await bench.queue();
   const resource = encodeURIComponent(`sb://${places.amqp}/${queue}`);
   const expiry = Math.floor(Date.now() / 1000) + 600;
-  const sig = encodeURIComponent(createHmac("sha256", "SAS_KEY_VALUE").update(`${resource}\n${expiry}`).digest("base64"));
+  const sig = encodeURIComponent(
+    createHmac("sha256", "SAS_KEY_VALUE").update(`${resource}\n${expiry}`).digest("base64"),
+  );
   const token = `SharedAccessSignature sr=${resource}&sig=${sig}&se=${expiry}&skn=RootManageSharedAccessKey`;
   const client = connect(`Endpoint=sb://${places.amqp};SharedAccessSignature=${token};UseDevelopmentEmulator=true`);
   await client.createSender(queue).sendMessages({ body: "signed" });
@@ -97,16 +119,23 @@ behaviour("an id that is too long", async (bench) => {
 behaviour("properties that are too large together", async (bench) => {
   const queue = await bench.queue();
   const applicationProperties = Object.fromEntries(range(3).map((number) => [`p${number}`, "x".repeat(30_000)]));
-  const error = await refused(bench.sender(queue).sendMessages({ body: 1, applicationProperties }), "MessageSizeExceeded");
+  const error = await refused(
+    bench.sender(queue).sendMessages({ body: 1, applicationProperties }),
+    "MessageSizeExceeded",
+  );
   assert.match(error.message, /properties/);
 });
 
-once("a session id that is not the partition key is refused", async (bench) => {
-  const queue = await bench.queue({ requiresSession: true });
-  const message = { body: 1, sessionId: "a", partitionKey: "b" };
-  await assert.rejects(bench.sender(queue).sendMessages(message), /partitionKey/i);
-  assert.equal((await bench.counts(queue)).totalMessageCount, 0);
-}, { partitioned: true });
+once(
+  "a session id that is not the partition key is refused",
+  async (bench) => {
+    const queue = await bench.queue({ requiresSession: true });
+    const message = { body: 1, sessionId: "a", partitionKey: "b" };
+    await assert.rejects(bench.sender(queue).sendMessages(message), /partitionKey/i);
+    assert.equal((await bench.counts(queue)).totalMessageCount, 0);
+  },
+  { partitioned: true },
+);
 
 once("a connection string with an entity path is for that entity only", async (bench) => {
   const queue = await bench.queue();

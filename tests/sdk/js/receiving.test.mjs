@@ -2,7 +2,20 @@
 
 import assert from "node:assert/strict";
 
-import { aMoment, behaviour, bodies, once, partitionOf, peekAll, range, refused, signal, take, takeOne, until } from "./support.mjs";
+import {
+  aMoment,
+  behaviour,
+  bodies,
+  once,
+  partitionOf,
+  peekAll,
+  range,
+  refused,
+  signal,
+  take,
+  takeOne,
+  until,
+} from "./support.mjs";
 
 async function filled(bench, count, options = {}) {
   const queue = await bench.queue(options);
@@ -134,7 +147,8 @@ behaviour("peek can leave the bodies out", async (bench) => {
 behaviour("a reply to peek stays within 256 KB", async (bench) => {
   const queue = await bench.queue();
   const sender = bench.sender(queue);
-  for (const body of range(6)) await sender.sendMessages({ body: Buffer.alloc(100_000), partitionKey: "k", messageId: `${body}` });
+  for (const body of range(6))
+    await sender.sendMessages({ body: Buffer.alloc(100_000), partitionKey: "k", messageId: `${body}` });
   const receiver = bench.receiver(queue);
   const first = await receiver.peekMessages(6);
   assert.ok(first.length >= 1 && first.length < 6);
@@ -196,16 +210,20 @@ behaviour("a message whose time is over is not received", async (bench) => {
   assert.equal((await bench.counts(queue)).activeMessageCount, 0);
 });
 
-once("the only message of a partitioned queue comes as from a plain one", async (bench) => {
-  const queue = await bench.queue();
-  const sender = bench.sender(queue);
-  const receiver = bench.receiver(queue, { receiveMode: "receiveAndDelete" });
-  const partitions = new Set();
-  for (const body of range(20)) {
-    await sender.sendMessages({ body });
-    const message = await takeOne(receiver);
-    assert.equal(message.body, body);
-    partitions.add(partitionOf(message));
-  }
-  assert.equal(partitions.size, 16);
-}, { partitioned: true });
+once(
+  "the only message of a partitioned queue comes as from a plain one",
+  async (bench) => {
+    const queue = await bench.queue();
+    const sender = bench.sender(queue);
+    const receiver = bench.receiver(queue, { receiveMode: "receiveAndDelete" });
+    const partitions = new Set();
+    for (const body of range(20)) {
+      await sender.sendMessages({ body });
+      const message = await takeOne(receiver);
+      assert.equal(message.body, body);
+      partitions.add(partitionOf(message));
+    }
+    assert.equal(partitions.size, 16);
+  },
+  { partitioned: true },
+);

@@ -48,7 +48,8 @@ behaviour("messages without a key are scheduled one by one and cancelled in one 
   const sender = bench.sender(queue);
   const numbers = [];
   for (const body of range(20)) numbers.push(...(await sender.scheduleMessages({ body }, inSeconds(3600))));
-  if (bench.partitioned) assert.equal(new Set(numbers.map((sequenceNumber) => partitionOf({ sequenceNumber }))).size, 16);
+  if (bench.partitioned)
+    assert.equal(new Set(numbers.map((sequenceNumber) => partitionOf({ sequenceNumber }))).size, 16);
   await sender.cancelScheduledMessages(numbers);
   assert.equal((await bench.counts(queue)).scheduledMessageCount, 0);
 });
@@ -70,7 +71,11 @@ behaviour("a message can carry its own schedule", async (bench) => {
 behaviour("scheduled messages of a session come in the order of their times", async (bench) => {
   const queue = await bench.queue({ requiresSession: true });
   const sender = bench.sender(queue);
-  for (const [body, seconds] of [[2, 1.2], [0, 0.6], [1, 0.9]]) {
+  for (const [body, seconds] of [
+    [2, 1.2],
+    [0, 0.6],
+    [1, 0.9],
+  ]) {
     await sender.scheduleMessages({ body, sessionId: "s" }, inSeconds(seconds));
   }
   const session = bench.keep(await bench.client.acceptSession(queue, "s"));

@@ -115,19 +115,23 @@ behaviour("a message over the limit is refused and the link goes on", async (ben
   assert.equal((await bench.counts(queue)).activeMessageCount, 1);
 });
 
-behaviour("3000 messages pass the SDK's ring of 2048", async (bench) => {
-  const queue = await bench.queue();
-  const sender = bench.sender(queue);
-  await Promise.all(range(3000).map((number) => sender.sendMessages({ body: number })));
-  const receiver = bench.receiver(queue);
-  const seen = new Set();
-  while (seen.size < 3000) {
-    const messages = await take(receiver, Math.min(1000, 3000 - seen.size));
-    await Promise.all(messages.map((message) => receiver.completeMessage(message)));
-    for (const message of messages) seen.add(message.body);
-  }
-  assert.equal((await bench.counts(queue)).totalMessageCount, 0);
-}, { timeout: 120_000 });
+behaviour(
+  "3000 messages pass the SDK's ring of 2048",
+  async (bench) => {
+    const queue = await bench.queue();
+    const sender = bench.sender(queue);
+    await Promise.all(range(3000).map((number) => sender.sendMessages({ body: number })));
+    const receiver = bench.receiver(queue);
+    const seen = new Set();
+    while (seen.size < 3000) {
+      const messages = await take(receiver, Math.min(1000, 3000 - seen.size));
+      await Promise.all(messages.map((message) => receiver.completeMessage(message)));
+      for (const message of messages) seen.add(message.body);
+    }
+    assert.equal((await bench.counts(queue)).totalMessageCount, 0);
+  },
+  { timeout: 120_000 },
+);
 
 behaviour("a duplicate is accepted and dropped", async (bench) => {
   const queue = await bench.queue({ requiresDuplicateDetection: true });
@@ -158,25 +162,33 @@ behaviour("several senders of one connection do not disturb each other", async (
   assert.equal((await bench.counts(second)).activeMessageCount, 25);
 });
 
-once("a partition key chooses one partition, no key spreads over all", async (bench) => {
-  const queue = await bench.queue();
-  const sender = bench.sender(queue);
-  for (const body of range(10)) await sender.sendMessages({ body, partitionKey: "one" });
-  const receiver = bench.receiver(queue, { receiveMode: "receiveAndDelete" });
-  const keyed = await take(receiver, 10);
-  assert.deepEqual(bodies(keyed), range(10));
-  assert.equal(new Set(keyed.map(partitionOf)).size, 1);
-  for (const body of range(16)) await sender.sendMessages({ body });
-  assert.equal(new Set((await take(receiver, 16)).map(partitionOf)).size, 16);
-}, { partitioned: true });
+once(
+  "a partition key chooses one partition, no key spreads over all",
+  async (bench) => {
+    const queue = await bench.queue();
+    const sender = bench.sender(queue);
+    for (const body of range(10)) await sender.sendMessages({ body, partitionKey: "one" });
+    const receiver = bench.receiver(queue, { receiveMode: "receiveAndDelete" });
+    const keyed = await take(receiver, 10);
+    assert.deepEqual(bodies(keyed), range(10));
+    assert.equal(new Set(keyed.map(partitionOf)).size, 1);
+    for (const body of range(16)) await sender.sendMessages({ body });
+    assert.equal(new Set((await take(receiver, 16)).map(partitionOf)).size, 16);
+  },
+  { partitioned: true },
+);
 
-once("a batch with different keys is refused on a partitioned queue as a whole", async (bench) => {
-  const queue = await bench.queue();
-  const mixed = range(4).map((body) => ({ body, partitionKey: `key-${body}` }));
-  const error = await refused(bench.sender(queue).sendMessages(mixed), "GeneralError");
-  assert.match(error.message, /distinct SessionId or PartitionKey is not supported/);
-  assert.equal((await bench.counts(queue)).totalMessageCount, 0);
-}, { partitioned: true });
+once(
+  "a batch with different keys is refused on a partitioned queue as a whole",
+  async (bench) => {
+    const queue = await bench.queue();
+    const mixed = range(4).map((body) => ({ body, partitionKey: `key-${body}` }));
+    const error = await refused(bench.sender(queue).sendMessages(mixed), "GeneralError");
+    assert.match(error.message, /distinct SessionId or PartitionKey is not supported/);
+    assert.equal((await bench.counts(queue)).totalMessageCount, 0);
+  },
+  { partitioned: true },
+);
 
 once("a batch with different keys is fine on a plain queue", async (bench) => {
   const queue = await bench.queue();

@@ -2,7 +2,21 @@
 
 import assert from "node:assert/strict";
 
-import { aMoment, behaviour, bodies, connect, connectionString, once, partitionOf, range, refused, signal, take, takeOne, until } from "./support.mjs";
+import {
+  aMoment,
+  behaviour,
+  bodies,
+  connect,
+  connectionString,
+  once,
+  partitionOf,
+  range,
+  refused,
+  signal,
+  take,
+  takeOne,
+  until,
+} from "./support.mjs";
 
 async function withSessions(bench, sessions, count, options = {}) {
   const queue = await bench.queue({ requiresSession: true, ...options });
@@ -203,15 +217,19 @@ behaviour("sessions of a subscription", async (bench) => {
   assert.equal(await session.getSessionState(), "seen");
 });
 
-once("each session lives in one partition, and many sessions in many", async (bench) => {
-  const names = range(40).map((number) => `s${number}`);
-  const queue = await withSessions(bench, names, 2);
-  const peeked = await bench.receiver(queue).peekMessages(80);
-  const placed = new Map();
-  for (const message of peeked) {
-    const place = placed.get(message.sessionId) ?? partitionOf(message);
-    assert.equal(partitionOf(message), place);
-    placed.set(message.sessionId, place);
-  }
-  assert.ok(new Set(placed.values()).size > 8);
-}, { partitioned: true });
+once(
+  "each session lives in one partition, and many sessions in many",
+  async (bench) => {
+    const names = range(40).map((number) => `s${number}`);
+    const queue = await withSessions(bench, names, 2);
+    const peeked = await bench.receiver(queue).peekMessages(80);
+    const placed = new Map();
+    for (const message of peeked) {
+      const place = placed.get(message.sessionId) ?? partitionOf(message);
+      assert.equal(partitionOf(message), place);
+      placed.set(message.sessionId, place);
+    }
+    assert.ok(new Set(placed.values()).size > 8);
+  },
+  { partitioned: true },
+);

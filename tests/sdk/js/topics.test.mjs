@@ -104,8 +104,15 @@ behaviour("each rule with an action makes its own copy", async (bench) => {
 behaviour("the rule manager lists what it has made, of every kind", async (bench) => {
   const topic = await topicWith(bench, "s");
   const correlation = {
-    correlationId: "c", messageId: "m", to: "t", replyTo: "r", subject: "l", sessionId: "s",
-    replyToSessionId: "rs", contentType: "ct", applicationProperties: { text: "x", number: 4, yes: true },
+    correlationId: "c",
+    messageId: "m",
+    to: "t",
+    replyTo: "r",
+    subject: "l",
+    sessionId: "s",
+    replyToSessionId: "rs",
+    contentType: "ct",
+    applicationProperties: { text: "x", number: 4, yes: true },
   };
   const manager = await managed(bench, topic, "s", [
     ["sql", { sqlExpression: "a = 1" }, { sqlExpression: "SET b = 2" }],

@@ -10,7 +10,10 @@ const keys = "SharedAccessKeyName=RootManageSharedAccessKey;SharedAccessKey=SAS_
 
 /** AMQP over TLS; the SDK always goes to 5671 unless it is told another address. */
 function overTls() {
-  return connect(`Endpoint=sb://localhost;${keys}`, { ...impatient, customEndpointAddress: `sb://localhost:${places.tls.split(":").pop()}` });
+  return connect(`Endpoint=sb://localhost;${keys}`, {
+    ...impatient,
+    customEndpointAddress: `sb://localhost:${places.tls.split(":").pop()}`,
+  });
 }
 
 function overWebSocket(place) {

@@ -278,10 +278,12 @@ class TestPeek:
         management = client.management(name)
         sim.bus.stores[1].fence(StoreError("gone"), None)
         reply = management.ask("peek-message", {"from-sequence-number": 0, "message-count": 100})
-        found = 0 if reply.status == 204 else len(peeked(reply))
         partitions = sim.namespace.entity(name).partitions
         reachable = [one for one in partitions if one.store is not sim.bus.stores[1]]
-        assert found == 16 * len(reachable) // len(partitions)
+        if reachable:
+            assert len(peeked(reply)) == 16 * len(reachable) // len(partitions)
+        else:
+            assert reply.status == 503  # an empty answer would say that there are no more messages (C5)
 
 
 class TestDeferred:

@@ -93,7 +93,9 @@ def test_keys_longer_than_128_characters_are_refused() -> None:
 
 def test_all_data_sections_of_a_body_are_its_body_wherever_it_begins() -> None:
     for before in (b"", section(0x73, ["id"]), section(0x70, [True])):
-        found = Message(before + b"\x00\x53\x75\xa0\x01a" + b"\x00\x53\x75\xa0\x01b" + section(0x78, {Symbol("f"): 1}))
+        found = Message(
+            before + b"\x00\x53\x75\xa0\x01a" + b"\x00\x53\x75\xa0\x01b" + section(0x78, {Symbol("f"): 1})
+        )
         assert found.body() == [(0x75, b"a"), (0x75, b"b")]
 
 

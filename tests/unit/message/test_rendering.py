@@ -58,9 +58,21 @@ def test_the_header_says_how_often_it_was_tried_and_how_long_it_lives() -> None:
 def test_the_overlays_time_to_live_takes_the_senders_place() -> None:
     overlay = Overlay()
     overlay.ttl_ms = 0
-    assert sections(build(b"x", ttl_ms=9), Marks(1, 1, 0, 0, 0, 0, overlay))[0x70] == [None, None, UInt(0), None, UInt(0)]
+    assert sections(build(b"x", ttl_ms=9), Marks(1, 1, 0, 0, 0, 0, overlay))[0x70] == [
+        None,
+        None,
+        UInt(0),
+        None,
+        UInt(0),
+    ]
     overlay.ttl_ms = NO_TTL
-    assert sections(build(b"x", ttl_ms=9), Marks(1, 1, 0, 0, 0, 0, overlay))[0x70] == [None, None, None, None, UInt(0)]
+    assert sections(build(b"x", ttl_ms=9), Marks(1, 1, 0, 0, 0, 0, overlay))[0x70] == [
+        None,
+        None,
+        None,
+        None,
+        UInt(0),
+    ]
 
 
 def test_the_bare_message_is_byte_for_byte_the_senders() -> None:
@@ -124,7 +136,9 @@ def test_fields_that_a_rule_changed_or_took_away() -> None:
 
 
 def test_values_that_are_not_touched_keep_their_bytes() -> None:
-    array = b"\xe0\x0a\x02\xc0\x03\x02\x45\x45\x03\x02\x45\x45"  # an array of lists, which nobody would write again so
+    array = (
+        b"\xe0\x0a\x02\xc0\x03\x02\x45\x45\x03\x02\x45\x45"  # an array of lists, which nobody would write again so
+    )
     raw = b"\x00\x53\x74\xc1" + bytes([len(array) + 4, 2]) + b"\xa1\x01a" + array + b"\x00\x53\x75\xa0\x01x"
     overlay = Overlay()
     overlay.change({"b": 1})

@@ -70,7 +70,9 @@ def _audit_logs(
     deferred: dict[tuple[int, int], Stored],
     live: dict[tuple[int, int], Stored],
 ) -> None:
-    metas = {int.from_bytes(key, "big"): records.log_numbers(value) for key, value in found.of(records.LOG_META).items()}
+    metas = {
+        int.from_bytes(key, "big"): records.log_numbers(value) for key, value in found.of(records.LOG_META).items()
+    }
     assert {log_id for log_id, _ in (*active, *deferred)} <= set(metas), "messages of a log without counters"
     events = Counter(log_and_number(key)[0] for key in found.of(records.EVENTS))
     for log_id, numbers in metas.items():
@@ -139,7 +141,9 @@ def _audit_bodies(
     counter: int,
 ) -> int:
     """Gives the bytes of the bodies that count against the quota."""
-    bodies = {struct.unpack(">Q", key)[0]: records.unsealed(value, "") for key, value in found.of(records.BODIES).items()}
+    bodies = {
+        struct.unpack(">Q", key)[0]: records.unsealed(value, "") for key, value in found.of(records.BODIES).items()
+    }
     counts = {
         struct.unpack(">Q", key)[0]: struct.unpack(">II", records.unsealed(value, ""))
         for key, value in found.of(records.BODY_COUNTS).items()
@@ -164,7 +168,9 @@ def _audit_scheduled(found: Rows, count: int, size: int, low: int) -> int:
     due = {struct.pack(">QQ", stored.expires_ms, stored.sequence) for stored in waiting}
     assert set(found.of(records.DUE)) == due, "the index by time and the scheduled messages differ"
     assert (count, size) == (len(waiting), sum(stored.size for stored in waiting)), "scheduled"
-    assert low <= min((stored.expires_ms for stored in waiting), default=low), "the schedule's low-water mark is too high"
+    assert low <= min((stored.expires_ms for stored in waiting), default=low), (
+        "the schedule's low-water mark is too high"
+    )
     return size
 
 
@@ -176,7 +182,9 @@ def _audit_outbox(found: Rows, count: int, last: int) -> int:
 
 
 def _audit_stages(found: Rows) -> int:
-    stages = {key: struct.unpack(">QQ", records.unsealed(value, "")) for key, value in found.of(records.STAGES).items()}
+    stages = {
+        key: struct.unpack(">QQ", records.unsealed(value, "")) for key, value in found.of(records.STAGES).items()
+    }
     assert {key[:16] for key in found.of(records.STAGED)} <= set(stages), "staged messages without a stage"
     return sum(size for _, size in stages.values())
 

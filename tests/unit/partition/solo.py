@@ -45,17 +45,16 @@ class Solo:
         self.grown = 0
         self.routes: dict[str, tuple[int, int]] = {}
         self.routed: list[tuple[str, str | None]] = []
-        self.open()
+        self.crash()
 
-    def open(self) -> None:
+    def crash(self) -> None:
+        """Opens the broker on what was written; everything else is gone."""
         self.batch = Output()
         self.sealed: deque[Output] = deque()
         self.written: deque[Output] = deque()
         self.incarnation += 1
         self.broker = Broker(self.entity_id, self.index, self.settings, self, self, self.incarnation)
         self.run(self.broker.open())
-
-    crash = open
 
     # Sink and router of the broker
     def touch(self) -> None:
@@ -216,7 +215,12 @@ class Solo:
         self._commit(commit)
 
     def dead_letter(
-        self, entry: Entry, reason: str | None = "r", description: str | None = "d", commit: bool = True, **more: object
+        self,
+        entry: Entry,
+        reason: str | None = "r",
+        description: str | None = "d",
+        commit: bool = True,
+        **more: object,
     ) -> None:
         verb = settling.dead_letter
         verb(self.broker, entry.log, entry.lock, self.now, reason, description, more, self.reply, "dead-letter")

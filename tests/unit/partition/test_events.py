@@ -9,7 +9,9 @@ def telling(**own: object) -> Solo:
     return solo
 
 
-def told(solo: Solo, log_id: int = 0, first: int = 1, limit: int = 100) -> list[tuple[int, int, str, int, str | None]]:
+def told(
+    solo: Solo, log_id: int = 0, first: int = 1, limit: int = 100
+) -> list[tuple[int, int, str, int, str | None]]:
     found, _ = solo.run(events.read_range(solo.log(log_id), first, 1 << 40, limit, 1 << 20))
     return [(event.position, event.sequence, event.change, event.delivery_count, event.reason) for event in found]
 

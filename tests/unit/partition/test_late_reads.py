@@ -299,3 +299,27 @@ def test_a_second_trim_does_not_begin_while_one_is_reading() -> None:
     first.finish()
     solo.commit()
     assert solo.tables() == ""
+
+
+def test_a_deferred_message_that_leaves_memory_as_the_read_ends_is_still_whole() -> None:
+    for verb in ("move", "take", "fail"):
+        solo = queue()
+        solo.send(b"1")
+        solo.send(LARGE)
+        solo.get()
+        solo.defer(solo.get(), commit=False)
+        if verb == "move":
+            verb_under_way = move(solo, 9, 2)
+        else:
+            numbers = [9, 2] if verb == "fail" else [2]
+            steps = receiving.take_deferred(solo.broker, solo.log(), solo.now, numbers, True, None, None)
+            verb_under_way = solo.begin(steps)
+        solo.commit()
+        if verb == "fail":
+            with pytest.raises(MessageNotFound):
+                verb_under_way.finish()
+        else:
+            verb_under_way.finish()
+        solo.commit()
+        assert solo.log().deferred == (0 if verb == "move" else 1)
+        assert len(solo.broker.bodies.memory) == (1 if verb == "take" else 0)

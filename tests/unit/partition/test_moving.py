@@ -5,7 +5,7 @@ from polybus.message.message import Message, build
 from polybus.partition import moving, transfers
 from polybus.partition.moving import Moved
 from polybus.partition.transfers import Transfer
-from tests.unit.partition.kit import add_rule, body_of, main, queue, tiny, topic
+from tests.unit.partition.kit import add_rule, body_of, queue, tiny, topic
 from tests.unit.partition.solo import Solo
 
 

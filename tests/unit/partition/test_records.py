@@ -1,9 +1,12 @@
+from itertools import pairwise
+
 import pytest
 
 from polybus.errors import StoreCorrupt, StoreVersionMismatch
 from polybus.partition import records
 from polybus.partition.records import Stored
 from tests.unit.partition.kit import body_of, queue
+from tests.unit.partition.solo import Solo
 
 RECORD = records.message_record(1, 2, 3, 4, 5, 6, 7, 8, b"overlay", b"raw")
 
@@ -35,11 +38,21 @@ def test_another_version_is_refused() -> None:
     payload[0] = records.VERSION + 1
     with pytest.raises(StoreVersionMismatch):
         Stored(records.sealed(bytes(payload)))
-    for written, read in ((records.broker_record([0] * 9), records.broker_numbers), (records.log_record([0] * 10), records.log_numbers)):
+    for written, read in (
+        (records.broker_record([0] * 9), records.broker_numbers),
+        (records.log_record([0] * 10), records.log_numbers),
+    ):
         changed = bytearray(written[4:])
         changed[0] = 99
         with pytest.raises(StoreVersionMismatch):
             read(records.sealed(bytes(changed)))
+
+
+def read_everything(solo: Solo) -> None:
+    solo.crash()
+    solo.take_all()
+    solo.peek(log_id=1)
+    solo.take_all(1)
 
 
 def test_flipped_bits_in_any_row_are_noticed_when_it_is_read() -> None:
@@ -53,10 +66,7 @@ def test_flipped_bits_in_any_row_are_noticed_when_it_is_read() -> None:
         original = solo.rows[key]
         solo.rows[key] = original[:-1] + bytes([original[-1] ^ 1])
         with pytest.raises(StoreCorrupt):
-            solo.crash()
-            solo.take_all()
-            solo.peek(log_id=1)
-            solo.take_all(1)
+            read_everything(solo)
         solo.rows[key] = original
     solo.crash()
     assert [body_of(entry) for entry in solo.take_all()] == [b"2"]
@@ -65,7 +75,7 @@ def test_flipped_bits_in_any_row_are_noticed_when_it_is_read() -> None:
 def test_the_keys_of_a_session_do_not_lie_among_those_of_another() -> None:
     names = ["", "a", "aa", "b", "ab", "a\x00", "ä", "\U0001f600" * 128]
     prefixes = sorted(records.session_prefix(b"log", name) for name in names)
-    for one, other in zip(prefixes, prefixes[1:], strict=False):
+    for one, other in pairwise(prefixes):
         assert records.after(one) <= other
     for name in names:
         key = records.number_key(records.session_prefix(b"log", name), 5)

@@ -54,9 +54,7 @@ def test_a_state_read_late_is_the_one_that_was_set_meanwhile() -> None:
     session = solo.accept("a")
     write(solo, session, b"old")
     reading = solo.begin(holding.get_state(solo.log(), "a"))
-    setting = solo.begin(
-        holding.set_state(solo.broker, solo.log(), session, b"third", solo.now, solo.reply, "state")
-    )
+    setting = solo.begin(holding.set_state(solo.broker, solo.log(), session, b"third", solo.now, solo.reply, "state"))
     write(solo, session, b"second")
     assert reading.finish() == b"second"
     setting.finish()

@@ -32,6 +32,23 @@ def test_partitions_are_in_order_as_text_too(found: dict[int, int]) -> None:
     assert keys == sorted(keys)
 
 
+@given(positions, positions)
+def test_the_end_of_the_first_batch_tells_where_it_began(start: dict[int, int], end: dict[int, int]) -> None:
+    initial = Offset("e", start, "h", first=True)
+    first = offset_from(json.loads(json.dumps(initial.at(end).record())))
+    if start == end:
+        assert first == initial
+    else:
+        assert (first.positions, first.began, first.first) == (end, start, False)
+        assert first.at({**end, 7: 1 << 61}).began is None
+
+
+@given(positions)
+def test_where_nothing_is_new_the_text_stays(found: dict[int, int]) -> None:
+    offset = Offset("e", found, "h", began={0: 1})
+    assert offset.at(dict(found)).record() == offset.record()
+
+
 @pytest.mark.parametrize(
     "record",
     [

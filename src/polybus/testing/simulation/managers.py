@@ -28,6 +28,10 @@ class Manager(Client):
         self._must_ask = False
         self._life = world.life
 
+    async def work(self) -> None:
+        self._ask_rules()
+        await super().work()
+
     def pause_ms(self) -> float:
         return self.rng.choice((50, 300, 1_500))
 

@@ -11,13 +11,13 @@ from polybus.testing.simulation.client import Client
 from polybus.testing.simulation.ending import Ending
 from polybus.testing.simulation.managers import Manager, Peeker
 from polybus.testing.simulation.nemesis import Nemesis
-from polybus.testing.simulation.places import Plan, make_plan
+from polybus.testing.simulation.places import Place, Plan, make_plan
 from polybus.testing.simulation.receivers import Receiver
 from polybus.testing.simulation.rules_model import RulesModel
 from polybus.testing.simulation.senders import FleetingSender, Sender
 from polybus.testing.simulation.sessions import SessionClient
 from polybus.testing.simulation.states import SessionStates
-from polybus.testing.simulation.surroundings import NAMESPACE
+from polybus.testing.simulation.surroundings import NAMESPACE, Surroundings
 from polybus.testing.simulation.transactors import Transactor
 from polybus.testing.simulation.world import World
 from polybus.testing.verifier import Verdict, verify
@@ -72,31 +72,9 @@ class Simulation:
         self.plan: Plan = make_plan(rng, kinds)
         self.nemesis = Nemesis(self.world, troubles if troubles is not None else misfortunes.choose(rng))
         self.states = SessionStates()
-        self.clients = self._clients()
+        self.clients = make_clients(self.world, self.plan, self.states)
         self._seconds = seconds
         self._rng = rng
-
-    def _clients(self) -> list[Client]:
-        world, plan = self.world, self.plan
-        rules = RulesModel(("green",))
-        clients: list[Client] = [Sender(f"sender{index}", world, plan, rules) for index in range(4)]
-        for place in plan.places:
-            if place.options.delivers_to:
-                continue
-            if place.options.sessions:
-                clients += [SessionClient(f"{place.name} {i}", world, plan, place, self.states) for i in range(2)]
-            else:
-                clients.append(Receiver(f"{place.name} locks", world, plan, place, "locks"))
-                clients.append(Transactor(f"{place.name} transactor", world, plan, place))
-                if place.name in ("plain", "last", "clippings"):
-                    clients.append(Receiver(f"{place.name} deletes", world, plan, place, "deletes"))
-            clients.append(Receiver(f"{place.name} dead", world, plan, place, "dead letters"))
-        return [
-            *clients,
-            FleetingSender("fleeting", world, plan),
-            Manager("manager", world, plan, rules),
-            Peeker("peeker", world, plan),
-        ]
 
     def run(self) -> Outcome:
         world = self.world
@@ -149,3 +127,31 @@ class Simulation:
             "fences": self.world.fences,
             "rerouted": self.world.rerouted,
         }
+
+
+def make_clients(world: Surroundings, plan: Plan, states: SessionStates, prefix: str = "") -> list[Client]:
+    """Senders, receivers of every place, a manager and a peeker; their names begin with the prefix."""
+    rules = RulesModel(("green",))
+    clients: list[Client] = [Sender(f"{prefix}sender{index}", world, plan, rules) for index in range(4)]
+    for place in plan.places:
+        if not place.options.delivers_to:
+            clients += _receivers(world, plan, place, states, prefix)
+    return [
+        *clients,
+        FleetingSender(f"{prefix}fleeting", world, plan),
+        Manager(f"{prefix}manager", world, plan, rules),
+        Peeker(f"{prefix}peeker", world, plan),
+    ]
+
+
+def _receivers(world: Surroundings, plan: Plan, place: Place, states: SessionStates, prefix: str) -> list[Client]:
+    name = f"{prefix}{place.name}"
+    found: list[Client] = []
+    if place.options.sessions:
+        found += [SessionClient(f"{name} {index}", world, plan, place, states) for index in range(2)]
+    else:
+        found.append(Receiver(f"{name} locks", world, plan, place, "locks"))
+        found.append(Transactor(f"{name} transactor", world, plan, place))
+        if place.name in ("plain", "last", "clippings"):
+            found.append(Receiver(f"{name} deletes", world, plan, place, "deletes"))
+    return [*found, Receiver(f"{name} dead", world, plan, place, "dead letters")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceExistsError
-from azure.servicebus import ServiceBusMessage
+from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
 from azure.servicebus.exceptions import ServiceBusError
 from azure.servicebus.management import (
     CorrelationRuleFilter,
@@ -348,3 +348,16 @@ def a_subscription_of_a_deleted_rule_gets_nothing(bus: Bus) -> None:
     bus.admin.delete_rule(topic.name, "all", "$Default")
     topic.send("x")
     assert nothing_comes(subscription.receiver())
+
+
+@table.behaviour()
+def a_chain_that_is_too_long(bus: Bus) -> None:
+    """After four hops a message is put aside where it was, in the dead letters of the transfer."""
+    last = bus.queue()
+    names = [last.name]
+    for _ in range(5):
+        names.append(bus.queue(forward_to=names[-1]).name)
+    Entity(bus, names[-1]).send("x")
+    (message,) = take(Entity(bus, names[1]).receiver(sub_queue=ServiceBusSubQueue.TRANSFER_DEAD_LETTER), 1)
+    assert (str(message), message.dead_letter_reason) == ("x", "MaxTransferHopCountExceeded")
+    assert peek_all(last.receiver()) == []

@@ -1,0 +1,182 @@
+"""Sends in doubt, one situation at a time: each of these was once a message lost or doubled."""
+
+from __future__ import annotations
+
+import pytest
+
+from polybus.errors import PartitionUnavailable
+from polybus.message.message import build
+from polybus.namespace.catalogue import DOUBT
+from polybus.namespace.sender import MARKS
+from polybus.namespace.store_host import InDoubt
+from polybus.testing.sim_store import Fault
+from tests.simulation.small_world import SmallWorld
+
+
+def marks(small: SmallWorld) -> int:
+    return sum(key.startswith(MARKS) for disk in small.disks for key, _ in disk.rows())
+
+
+def doubts(small: SmallWorld) -> int:
+    return sum(key.startswith(DOUBT) for key, _ in small.world.catalogue.rows())
+
+
+def partitions_on(small: SmallWorld, path: str, disk: int) -> list[int]:
+    entity = small.namespace.entity(path)
+    return [p.index for p in entity.partitions if p.store.url == small.disks[disk].name]
+
+
+def begin_at(small: SmallWorld, path: str, disk: int) -> None:
+    """The next message without a key goes to a partition on this disk."""
+    small.namespace.entity(path).turn = partitions_on(small, path, disk)[0]
+
+
+def test_a_send_whose_commit_failed_after_writing_is_stored_once() -> None:
+    small = SmallWorld(2)
+    small.queue("q", 2)
+    begin_at(small, "q", 0)
+    small.disks[0].plan(Fault.FAIL_AFTER)
+    small.sent("q", "once")
+    small.run(10)
+    assert small.bodies("q") == ["once"]
+    assert (marks(small), doubts(small)) == (0, 0)
+
+
+def test_a_send_whose_commit_failed_before_writing_is_stored_once() -> None:
+    small = SmallWorld(2)
+    small.queue("q", 2)
+    begin_at(small, "q", 0)
+    small.disks[0].plan(Fault.FAIL_BEFORE)
+    small.sent("q", "once")
+    small.run(10)
+    assert small.bodies("q") == ["once"]
+
+
+def test_a_store_does_not_serve_before_the_sends_that_left_it_have_arrived() -> None:
+    """The store is back after 200 ms, the send is under way in a commit of two seconds, and so is its mark."""
+    small = SmallWorld(2)
+    small.queue("q", 2)
+    begin_at(small, "q", 0)
+    small.disks[0].plan(Fault.FAIL_AFTER)
+    small.set_faults(1, commit_ms=(2_000.0, 2_000.0))
+    answer = small.send("q", build(b"once"))
+    small.run(1.5)
+    assert not answer.settled
+    assert small.bus.stores[0].available
+    assert small.namespace.entity("q").missing_partitions() == partitions_on(small, "q", 0)
+    small.answer(answer)
+    small.run(10)
+    assert small.bodies("q") == ["once"]
+    assert small.namespace.entity("q").missing_partitions() == []
+
+
+def test_a_send_that_fails_in_two_stores_is_stored_once() -> None:
+    """Two marks name the same row then; removing it twice once drove the counters below zero."""
+    small = SmallWorld(3)
+    entity = small.queue("q", 3)
+    due_ms = small.world.clock.now().wall_ms + 20_000
+    entity.turn = 0
+    first, second = entity.partitions[0].store.url, entity.partitions[1].store.url
+    for disk in small.disks:
+        if disk.name in (first, second):
+            disk.plan(Fault.FAIL_AFTER)
+    small.sent("q", "once", scheduled_ms=due_ms)
+    small.run(10)
+    assert small.namespace.entity("q").counts().scheduled == 1
+    small.run(20)
+    assert small.bodies("q") == ["once"]
+    assert small.namespace.entity("q").counts().scheduled == 0
+
+
+def test_doubts_outlive_the_process() -> None:
+    small = SmallWorld(2)
+    small.queue("q", 2)
+    begin_at(small, "q", 0)
+    small.disks[0].plan(Fault.FAIL_AFTER)
+    small.sent("q", "once")
+    small.restart()
+    small.run(5)
+    assert small.bodies("q") == ["once"]
+    assert (marks(small), doubts(small)) == (0, 0)
+
+
+def test_a_doubted_store_that_opens_while_the_bus_starts_is_cleared_all_the_same() -> None:
+    """It was missing when its partitions were loaded, and back before the others had recovered."""
+    small = SmallWorld(2)
+    small.queue("q", 2)
+    begin_at(small, "q", 0)
+    small.disks[0].plan(Fault.FAIL_AFTER)
+    small.sent("q", "once")
+    small.world.die()
+    small.take_down(small.disks[0])
+    small.set_faults(1, read_ms=(400.0, 400.0))
+    starting = small.world.go(small.world.start())
+    small.run(0.3)
+    small.disks[0].down = False
+    small.answer(starting)
+    small.run(10)
+    small.heal()
+    assert small.bodies("q") == ["once"]
+    assert (marks(small), doubts(small)) == (0, 0)
+
+
+def test_a_doubted_store_waits_for_those_that_may_hold_marks() -> None:
+    small = SmallWorld(2)
+    small.queue("q", 2)
+    begin_at(small, "q", 0)
+    small.disks[0].plan(Fault.FAIL_AFTER)
+    small.sent("q", "once")
+    small.take_down(small.disks[1])
+    with pytest.raises(PartitionUnavailable):
+        begin_at(small, "q", 1)
+        small.sent("q", "refused or in doubt")
+    small.run(10)
+    assert small.bus.stores[0].available
+    assert not small.namespace.entity("q").partitions[partitions_on(small, "q", 0)[0]].available
+    small.heal()
+    small.run(10)
+    assert small.bodies("q").count("once") == 1
+
+
+def test_a_send_in_doubt_that_nobody_can_take_is_reported_as_in_doubt() -> None:
+    small = SmallWorld(2)
+    small.queue("q", 2)
+    begin_at(small, "q", 0)
+    small.take_down(small.disks[1])
+    small.disks[0].plan(Fault.FAIL_AFTER)
+    with pytest.raises(InDoubt):
+        small.answer(small.send("q", build(b"perhaps")))
+    small.heal()
+    small.run(10)
+    assert small.bodies("q") in ([], ["perhaps"])
+
+
+def test_a_catalogue_that_hangs_does_not_hold_up_a_send_for_ever() -> None:
+    small = SmallWorld(2)
+    small.queue("q", 2)
+    begin_at(small, "q", 0)
+    small.world.catalogue.plan(Fault.HANG)
+    small.disks[0].plan(Fault.FAIL_AFTER)
+    with pytest.raises(InDoubt):
+        small.answer(small.send("q", build(b"perhaps")), seconds=4)
+    small.world.catalogue.release()
+    small.heal()
+    small.run(20)
+    assert small.bodies("q") in ([], ["perhaps"])
+
+
+def test_numbers_that_were_never_stored_are_not_taken_for_those_of_an_old_mark() -> None:
+    """A mark is gone before its store serves again: else it would remove the next message with that number."""
+    small = SmallWorld(2)
+    small.queue("q", 2)
+    for round_ in range(3):
+        begin_at(small, "q", 0)
+        small.disks[0].plan(Fault.FAIL_BEFORE)
+        small.sent("q", f"moved {round_}")
+        small.run(2)
+        begin_at(small, "q", 0)
+        small.sent("q", f"stays {round_}")
+        small.restart()
+        small.run(2)
+    expected = [f"{kind} {round_}" for kind in ("moved", "stays") for round_ in range(3)]
+    assert sorted(small.bodies("q")) == sorted(expected)

@@ -1,0 +1,112 @@
+"""Faults planted into the bus: the simulator must find each of them within a few seeds, or a green run means nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from polybus.errors import PolybusError
+from polybus.namespace import recovery, sender
+from polybus.namespace.catalogue import Catalogue
+from polybus.namespace.forwarder import Forwarder
+from polybus.namespace.recovery import Recovery
+from polybus.namespace.store_host import StoreHost
+from polybus.partition import transfers
+from polybus.partition.broker import Broker
+from polybus.partition.duplicates import DuplicateHistory
+from polybus.testing.simulation import simulate
+
+SEEDS = 12
+
+
+def found(kinds: list[str], troubles: list[str]) -> list[str]:
+    """What the seeds find, beginning with the first that finds anything."""
+    for seed in range(SEEDS):
+        outcome = simulate(seed, kinds=kinds, troubles=troubles)
+        if not outcome.clean:
+            return outcome.problems
+    return []
+
+
+def test_nothing_is_found_where_nothing_is_planted() -> None:
+    assert found(["wide"], ["doubt", "deaths"]) == []
+
+
+def test_an_acknowledgement_before_the_sync_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    flush = StoreHost._flush
+
+    def hasty(self: StoreHost) -> None:
+        early, self.batch.replies = self.batch.replies, []
+        flush(self)
+        for reply, context, result in early:
+            reply(context, result, None)
+
+    monkeypatch.setattr(StoreHost, "_flush", hasty)
+    assert any("lost" in problem for problem in found(["plain"], ["deaths", "slowness"]))
+
+
+def test_a_send_in_doubt_without_a_mark_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sender, "_mark", lambda broker, doubtful: None)
+    assert any("copies of 1 sends" in problem for problem in found(["wide"], ["doubt"]))
+
+
+def test_marks_that_are_not_acted_upon_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def leave_it(partition: object, broker: object, keys: object) -> None:
+        return None
+
+    monkeypatch.setattr(recovery, "_undo", leave_it)
+    assert any("copies of 1 sends" in problem for problem in found(["wide"], ["doubt"]))
+
+
+def test_marks_that_stay_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def leave_them(marks: object) -> None:
+        return None
+
+    monkeypatch.setattr(recovery, "_remove_marks", leave_them)
+    assert found(["wide"], ["doubt"]) != []
+
+
+def test_a_store_that_serves_before_its_sends_have_arrived_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Recovery, "wanders", lambda self, store: None)
+    monkeypatch.setattr(Recovery, "arrived", lambda self, store: None)
+    assert found(["wide"], ["doubt", "hangs", "slowness"]) != []
+
+
+def test_a_transfer_taken_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transfers, "seen", lambda broker, source, number: False)
+    assert any("copies" in problem for problem in found(["chain"], ["doubt", "deaths"]))
+
+
+def test_ids_that_are_forgotten_at_a_restart_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(DuplicateHistory, "restore", lambda self, wall_ms: None)
+    assert any("duplicate_accepted" in problem for problem in found(["unique"], ["deaths"]))
+
+
+def test_a_lock_that_outlives_its_store_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The numbers of locks and the incarnation begin anew with the broker, so an old token fits a new lock."""
+    token = Broker.token
+
+    def ageless(self: Broker, number: int) -> bytes:
+        incarnation, self.incarnation = self.incarnation, 0
+        try:
+            return token(self, number)
+        finally:
+            self.incarnation = incarnation
+
+    monkeypatch.setattr(Broker, "token", ageless)
+    assert found(["plain", "wide"], ["deaths"]) != []
+
+
+def test_an_outbox_that_nobody_looks_into_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forgetful(self: Forwarder, context: object, result: object, error: PolybusError | None) -> None:
+        return None
+
+    monkeypatch.setattr(Forwarder, "_synced", forgetful)
+    assert any("on their way" in problem for problem in found(["chain"], ["deaths"]))
+
+
+def test_a_catalogue_that_guesses_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def surely_not(self: Catalogue) -> bool:
+        return False
+
+    monkeypatch.setattr(Catalogue, "_is_there", surely_not)
+    assert found(["news"], ["catalogue", "deaths"]) != []
