@@ -10,7 +10,7 @@ from polybus.namespace.catalogue import DOUBT
 from polybus.namespace.sender import MARKS
 from polybus.namespace.store_host import InDoubt
 from polybus.testing.sim_store import Fault
-from tests.simulation.small_world import SmallWorld
+from polybus.testing.simulation.small_world import SmallWorld
 
 
 def marks(small: SmallWorld) -> int:

@@ -13,7 +13,7 @@ from polybus.namespace.names import parse_address
 from polybus.namespace.promise import spawn
 from polybus.namespace.routing import partition_for
 from polybus.testing.sim_store import Fault
-from tests.simulation.small_world import QUICK, Inbox, SmallWorld
+from polybus.testing.simulation.small_world import QUICK, Inbox, SmallWorld
 
 
 def test_a_store_that_was_missing_at_the_start_serves_when_it_comes() -> None:
@@ -287,3 +287,20 @@ def test_a_late_answer_of_a_store_that_failed_meanwhile_is_not_used() -> None:
         late.result()
     assert small.sent("q", "third", message_id="same") == [0]
     assert small.bodies("q") == ["first"]
+
+
+def test_who_waits_for_a_session_gets_it_once_reads_are_quick_again() -> None:
+    """Reads so slow that every lock has run out before the first page is there."""
+    small = SmallWorld(1)
+    small.queue("q", requires_session=True, lock_duration_ms=5_000)
+    small.sent("q", "x", session_id="s")
+    small.restart()
+    small.set_faults(0, read_ms=(3_000.0, 3_000.0))
+    source = small.namespace.entity("q").session_source(parse_address("q"))
+    waiting = source.accept_next(Inbox(0), 600_000)
+    small.run(30)
+    assert not waiting.settled
+    small.heal()
+    small.run(30)
+    assert waiting.settled
+    assert waiting.result().id == "s"

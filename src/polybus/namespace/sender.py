@@ -119,7 +119,7 @@ class Sender:
     def _answered(self, context: object, result: object, error: PolybusError | None) -> None:
         assert isinstance(context, _Wandering)
         send = context
-        if error is None or not isinstance(error, PartitionUnavailable):
+        if error is None or not isinstance(error, (PartitionUnavailable, QuotaExceeded)):
             self._reply(send, result, error)
             return
         self.rerouted += 1

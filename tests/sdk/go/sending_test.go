@@ -161,7 +161,7 @@ func TestScheduledMessagesWaitAndCome(t *testing.T) {
 	onBothKinds(t, func(b *bench) {
 		queue := b.queue()
 		sender := b.sender(queue)
-		due := time.Now().Add(1200 * time.Millisecond)
+		due := time.Now().Add(3 * time.Second)
 		scheduled, err := sender.ScheduleMessages(b.ctx, []*azservicebus.Message{text("soon")}, due, nil)
 		b.ok(err)
 		peeked := b.peekAll(b.receiver(queue))

@@ -16,8 +16,9 @@ import {
   until,
 } from "./support.mjs";
 
-function withKey(name, key, extra = "") {
-  return `Endpoint=sb://${places.amqp};SharedAccessKeyName=${name};SharedAccessKey=${key};UseDevelopmentEmulator=true;${extra}`;
+function withKey(name, key) {
+  const pair = `SharedAccessKeyName=${name};SharedAccessKey=${key}`;
+  return `Endpoint=sb://${places.amqp};${pair};UseDevelopmentEmulator=true;`;
 }
 
 async function guarded(bench, ...rights) {

@@ -24,7 +24,7 @@ from polybus.testing.server import ServerProcess
 from tests.sdk.python.bus import Bus
 from tests.sdk.python.table import KINDS, Behaviour
 
-WORKERS = 12
+WORKERS = 16
 PATIENCE = 150.0
 """Seconds after which a behaviour counts as hung; the longest waits for two locks to run out."""
 

@@ -53,7 +53,9 @@ def test_docs_name_only_what_exists() -> None:
         if area in found:
             assert name in {each.name for each in found[area].behaviours}, f"{file}::{name}"
         else:
-            assert re.search(rf"^def {name}\(", (ROOT / "tests" / file).read_text(), re.MULTILINE), f"{file}::{name}"
+            assert re.search(rf"^ *(async )?def {name}\(", (ROOT / "tests" / file).read_text(), re.MULTILINE), (
+                f"{file}::{name}"
+            )
 
 
 def test_docs_name_every_area() -> None:

@@ -71,15 +71,19 @@ def test_a_body_that_others_let_go_of_while_a_page_is_read_is_still_there_for_it
 
 
 def test_a_message_paged_in_before_memory_was_told_of_it_is_there_once() -> None:
-    solo = tiny(queue(), 4)
-    solo.send(b"1")
-    solo.crash()
-    solo.send(b"2", commit=False)
-    solo.seal()
-    solo.write()
-    page(solo).finish()
-    solo.land()
-    assert [body_of(entry) for entry in solo.take_all()] == [b"1", b"2"]
+    for sent_before in (b"1", None):
+        solo = reopened(b"0", sent_before or b"")
+        move(solo, 1).finish()
+        if sent_before is None:
+            move(solo, 2).finish()
+        solo.commit()
+        solo.send(b"2", commit=False)
+        solo.seal()
+        solo.write()
+        page(solo).finish()
+        solo.land()
+        expected = [b"1", b"2"] if sent_before else [b"2"]
+        assert [body_of(entry) for entry in solo.take_all()] == expected
 
 
 def test_one_that_was_moved_before_memory_was_told_of_it_does_not_arrive() -> None:
@@ -95,6 +99,17 @@ def test_one_that_was_moved_before_memory_was_told_of_it_does_not_arrive() -> No
         solo.commit()
         assert solo.tables() == "F"
         assert solo.broker.bodies.memory == {}
+
+
+def test_nor_does_it_join_a_session_that_is_held() -> None:
+    solo = queue(sessions=True)
+    session = solo.accept("s")
+    solo.send(LARGE, commit=False, session_id="s")
+    solo.seal()
+    solo.write()
+    move(solo, 1).finish()
+    solo.land()
+    assert solo.take_from(session) is None
 
 
 def test_messages_that_arrive_while_the_last_page_is_read_are_not_forgotten() -> None:
@@ -138,6 +153,25 @@ def test_a_message_taken_while_it_is_looked_for_is_locked() -> None:
     solo.commit()
     assert (solo.said.moved, solo.said.locked) == ([], [1])
     solo.complete(entry)
+
+
+def test_two_who_move_one_message_do_not_both_move_it() -> None:
+    for body in (b"1", LARGE):
+        for steps in (0, 1):
+            solo = reopened(body)
+            first, second = move(solo, 1), move(solo, 1)
+            for _ in range(steps):
+                if not first.done:
+                    first.step()
+                    second.step()
+            if not first.done:
+                first.finish()
+                solo.commit()
+                second.finish()
+            solo.commit()
+            moved = [result.moved for context, result, _ in solo.replies if context == "move"]
+            assert sorted(moved) == [[], [1]]
+            assert solo.broker.transfers == 1
 
 
 def test_two_who_ask_for_one_deferred_message_do_not_both_get_it() -> None:

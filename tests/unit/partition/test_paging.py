@@ -163,3 +163,12 @@ def test_a_page_that_fails_can_be_read_again() -> None:
     assert not solo.log().wants_page()
     reading.drop()
     assert numbers(solo) == [1, 2, 3, 4, 5]
+
+
+def test_the_last_page_is_known_to_be_the_last() -> None:
+    solo = queue()
+    solo.send_all([build(b"x") for _ in range(5)])
+    solo.crash()
+    solo.run(receiving.load_page(solo.broker, solo.log()))
+    assert solo.log().whole
+    assert len(solo.log().ready) == 5

@@ -80,6 +80,19 @@ def test_a_table_that_was_cut_hides_nothing_of_the_others() -> None:
     assert seen == [1, 2, 3, 4]
 
 
+def test_expired_messages_take_up_room_but_hide_nothing() -> None:
+    solo = queue()
+    solo.send(b"1", ttl_ms=10)
+    solo.send(b"2")
+    solo.send(b"3")
+    solo.send(b"4", scheduled_ms=solo.now.wall_ms + 60_000)
+    solo.pass_time(20)
+    seen: list[int] = []
+    while peeked := solo.peek(seen[-1] + 1 if seen else 1, 2):
+        seen += [item.marks.sequence for item in peeked]
+    assert seen == [2, 3, 4]
+
+
 def test_marks_are_shown_as_they_are() -> None:
     solo = queue()
     solo.send(b"1", message_id="m")

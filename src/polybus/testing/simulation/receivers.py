@@ -113,20 +113,20 @@ class Receiver(Client):
 
     async def act(self) -> None:
         draw = self.rng.random()
-        if draw < 0.35 or not self.held:
+        if self._stale and self.rng.random() < 0.3:
+            await self.settle(self._stale.pop(), self.rng.choice((Op.COMPLETE, Op.ABANDON, Op.RENEW)))
+        elif draw < 0.35 or not self.held:
             self._want()
         elif draw < 0.90:
             await self._decide(self.held.pop(self.rng.randrange(len(self.held))))
         elif draw < 0.95 and self._deferred:
             await self._fetch_deferred()
-        elif draw < 0.97:
+        else:
             self._hang_up()
-        elif self._stale:
-            await self.settle(self._stale.pop(), Op.COMPLETE)
 
     def process_died(self) -> None:
         """Everything held is stale; some of it the client will still try to settle."""
-        self._stale = self.held[-2:]
+        self._stale = self.held[-6:]
         self.held = []
         box, self._box = self._box, None
         if box is not None and self.deletes:

@@ -18,7 +18,7 @@ from polybus.namespace.catalogue import Catalogue
 from polybus.namespace.promise import Promise, spawn
 from polybus.namespace.store_host import StoreHost
 from polybus.partition.settings import Bounds
-from polybus.store.base import Batch, Read
+from polybus.store.base import Batch, Read, Store
 from polybus.store.driver import ReadDone, StoreDriver
 from polybus.store.memory import MemoryStore
 from polybus.testing.history import History, Op
@@ -98,10 +98,10 @@ class Disk:
         self.down = False
         self.driver: SimStoreDriver | None = None
         self.opened = 0
-        self._inline = rng.random() < 0.5
+        self.embedded = rng.random() < 0.5
         """Embedded: reads answer at once, and while a commit hangs nobody can open the store again."""
         self._loop = loop
-        self._store = MemoryStore(f"sim:{name}", rng.randbytes(16))
+        self._store: Store = MemoryStore(f"sim:{name}", rng.randbytes(16))
 
     def opener(self, process: Process) -> Callable[[], Promise[StoreDriver]]:
         def open_disk() -> Promise[StoreDriver]:
@@ -115,14 +115,19 @@ class Disk:
         if not process.alive:
             return
         hangs = self.driver is not None and self.driver.hung and self.driver._hanging
-        if self.down or (self._inline and hangs):
+        if self.down or (self.embedded and hangs):
             promise.reject(StoreError(f"{self.name} cannot be opened"))
             return
-        self._store = self._store.reopen()
-        driver_class = InlineReads if self._inline else SimStoreDriver
+        self._store = self._reopened()
+        driver_class = InlineReads if self.embedded else SimStoreDriver
         self.driver = driver_class(self._store, self._loop, self.rng, faults=self._present())
         self.opened += 1
         promise.resolve(self.driver)
+
+    def _reopened(self) -> Store:
+        """The store as the next process finds it; the old handle is of no more use."""
+        assert isinstance(self._store, MemoryStore)
+        return self._store.reopen()
 
     def _present(self) -> SimFaults:
         return DOWN if self.down else self.faults
@@ -163,7 +168,8 @@ class Disk:
         return twin
 
     def rows(self) -> list[tuple[bytes, bytes]]:
-        """Everything that is synced."""
+        """Everything that is synced, whether the store is open or not."""
+        assert isinstance(self._store, MemoryStore)
         return sorted(self._store._rows.items())
 
 

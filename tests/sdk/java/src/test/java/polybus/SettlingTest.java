@@ -251,7 +251,7 @@ class SettlingTest {
         try (Bench bench = new Bench(kind)) {
             String queue = bench.queue();
             ServiceBusSenderClient sender = bench.sender(queue);
-            OffsetDateTime due = OffsetDateTime.now().plusNanos(1_200_000_000);
+            OffsetDateTime due = OffsetDateTime.now().plusSeconds(3);
             sender.scheduleMessage(message("soon"), due);
             Long never = sender.scheduleMessage(message("never"), OffsetDateTime.now().plusHours(1));
             assertEquals(2, bench.counts(queue).getScheduledMessageCount());

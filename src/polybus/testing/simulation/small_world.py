@@ -1,8 +1,13 @@
-"""A simulated bus without clients, for tests that bring about one situation by hand."""
+"""A simulated bus without clients, for tests that bring about one situation by hand.
+
+Time is virtual and stores fail when they are told to. With a folder the stores are real ones of RocksDB in it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Coroutine
+from pathlib import Path
+from random import Random
 from typing import Any, TypeVar
 
 from polybus.message.message import Message, build
@@ -15,6 +20,9 @@ from polybus.namespace.namespace import Namespace
 from polybus.namespace.promise import Promise, spawn
 from polybus.namespace.source import Delivery
 from polybus.namespace.tiers import Tier
+from polybus.store.base import Store
+from polybus.store.open import open_store
+from polybus.testing.sim_loop import SimLoop
 from polybus.testing.sim_store import SimFaults
 from polybus.testing.simulation.world import Disk, World
 
@@ -23,12 +31,28 @@ T = TypeVar("T")
 QUICK = SimFaults(commit_ms=(1.0, 1.0), read_ms=(0.1, 0.1))
 
 
+class RocksDisk(Disk):
+    """A real store in a folder of its own, driven in virtual time."""
+
+    def __init__(self, loop: SimLoop, name: str, folder: Path) -> None:
+        super().__init__(loop, name, Random(name))
+        self._url = f"rocksdb:{folder / name}"
+
+    def _reopened(self) -> Store:
+        self._store.close()
+        return open_store(self._url)
+
+
 class SmallWorld:
-    def __init__(self, stores: int = 2, *, inline_reads: bool = False) -> None:
+    def __init__(self, stores: int = 2, folder: Path | None = None) -> None:
         self.world = World(7, stores)
+        if folder is not None:
+            loop = self.world.loop
+            self.world.disks = [RocksDisk(loop, str(index), folder) for index in range(stores)]
+            self.world.catalogue = RocksDisk(loop, "catalogue", folder)
         for disk in (*self.world.disks, self.world.catalogue):
             disk.faults = QUICK
-            disk._inline = inline_reads
+            disk.embedded = folder is not None
         self.do(self.world.start())
 
     @property
@@ -61,6 +85,9 @@ class SmallWorld:
     def restart(self) -> None:
         self.world.die()
         self.do(self.world.start())
+
+    def close(self) -> None:
+        self.do(self.bus.stop())
 
     def set_faults(self, index: int, **faults: Any) -> None:
         disk = self.disks[index]

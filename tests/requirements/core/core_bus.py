@@ -1,0 +1,149 @@
+"""What the tests of this folder do with a bus: send, receive, settle, accept sessions, transact, lose stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polybus.message.message import build
+from polybus.namespace import operations
+from polybus.namespace.description import SubscriptionDescription, TopicDescription
+from polybus.namespace.entity import Entity
+from polybus.namespace.names import parse_address
+from polybus.namespace.partition_host import PartitionHost
+from polybus.namespace.promise import Promise
+from polybus.namespace.routing import partition_for
+from polybus.namespace.rule_description import RuleDescription
+from polybus.namespace.session_source import HeldSession
+from polybus.namespace.source import Delivery
+from polybus.namespace.transaction import Transaction
+from polybus.partition import settling
+from polybus.testing.sim_store import Fault
+from polybus.testing.simulation.small_world import Inbox, SmallWorld, body_of
+
+PARTITIONS = 16
+
+
+class CoreBus(SmallWorld):
+    # Entities
+
+    def topic(self, path: str = "t", partitions: int = 1, **settings: Any) -> Entity:
+        return self.create(TopicDescription(path=path, enable_partitioning=partitions > 1, **settings), partitions)
+
+    def subscribe(self, topic: str, name: str, rules: list[RuleDescription] | None = None, **settings: Any) -> None:
+        described = SubscriptionDescription(topic=topic, name=name, **settings)
+        self.do(self.namespace.management.create_subscription(described, rules))
+
+    def partition(self, path: str, key: str) -> PartitionHost:
+        """The partition that a key selects."""
+        partitions = self.namespace.entity(path).partitions
+        return partitions[partition_for(key, len(partitions))]
+
+    def key_for(self, path: str, index: int) -> str:
+        """A key that selects this partition."""
+        count = len(self.namespace.entity(path).partitions)
+        return next(key for key in map(str, range(10_000)) if partition_for(key, count) == index)
+
+    # Messages
+
+    def take(self, path: str, count: int = 1) -> list[Delivery]:
+        """So many messages, or as many as there are, under locks."""
+        box = self.receive(path, count)
+        self.world.run_until(lambda: len(box.got) >= count, 2.0, 0.01)
+        address = parse_address(path)
+        self.namespace.entity(address.entity).source(address).forget(box)
+        return box.got
+
+    def delete_on_receipt(self, path: str, count: int) -> list[str]:
+        """Receives and deletes; the bodies."""
+        box = Inbox(count, deletes=True)
+        address = parse_address(path)
+        self.namespace.entity(address.entity).source(address).want(box)
+        self.world.run_until(lambda: len(box.got) >= count, 2.0, 0.01)
+        return box.bodies
+
+    def complete(self, delivery: Delivery) -> None:
+        done: Promise[None] = Promise()
+        settling.complete(delivery.partition.require(), delivery.log, delivery.lock, self.now(), done.reply, None)
+        self.answer(done)
+
+    def abandon(self, delivery: Delivery) -> None:
+        done: Promise[None] = Promise()
+        broker = delivery.partition.require()
+        settling.abandon(broker, delivery.log, delivery.lock, self.now(), None, done.reply, None)
+        self.answer(done)
+
+    def defer(self, delivery: Delivery) -> None:
+        done: Promise[None] = Promise()
+        broker = delivery.partition.require()
+        settling.defer(broker, delivery.log, delivery.lock, self.now(), None, done.reply, None)
+        self.answer(done)
+
+    def dead_letter(self, delivery: Delivery) -> None:
+        done: Promise[None] = Promise()
+        broker = delivery.partition.require()
+        settling.dead_letter(broker, delivery.log, delivery.lock, self.now(), "why", "so", None, done.reply, None)
+        self.answer(done)
+
+    def deferred(self, path: str, numbers: list[int]) -> list[Delivery]:
+        address = parse_address(path)
+        entity = self.namespace.entity(address.entity)
+        log_id = entity.log_id(address)
+        return self.do(operations.receive_deferred(self.namespace, entity, log_id, numbers, True, None, self))
+
+    def drain(self, path: str) -> list[str]:
+        """Receives and completes everything; the bodies in the order in which they came."""
+        found: list[str] = []
+        while batch := self.take(path, 50):
+            for delivery in batch:
+                found.append(body_of(delivery.entry.loaded()))
+                self.complete(delivery)
+        return found
+
+    # Sessions and transactions
+
+    def accept(self, path: str, session: str | None = None) -> tuple[HeldSession, Inbox]:
+        address = parse_address(path)
+        source = self.namespace.entity(address.entity).session_source(address)
+        box = Inbox(0)
+        held = self.do(source.accept(session, box)) if session else self.answer(source.accept_next(box, 1_000))
+        held.receiver = box
+        return held, box
+
+    def take_in_session(self, held: HeldSession, box: Inbox, count: int) -> list[str]:
+        box.credit += count
+        held.pump()
+        self.world.run_until(lambda: len(box.got) >= count, 2.0, 0.01)
+        return box.bodies
+
+    def transaction(self) -> Transaction:
+        return self.namespace.transactions.declare()
+
+    def join(self, transaction: Transaction, path: str, body: str = "x", **fields: Any) -> None:
+        transaction.send(self.namespace.entity(path), [build(body.encode(), **fields)])
+
+    def commit(self, transaction: Transaction) -> None:
+        self.do(self.namespace.transactions.discharge(transaction, False))
+
+    def roll_back(self, transaction: Transaction) -> None:
+        self.do(self.namespace.transactions.discharge(transaction, True))
+
+    # Time and outages
+
+    def now(self) -> Any:
+        return self.world.clock.now()
+
+    def lose(self, *stores: int) -> None:
+        """These stores are gone and known to be; nothing was under way."""
+        for index in stores:
+            disk = self.disks[index]
+            disk.plan(Fault.FAIL_BEFORE)
+            self.take_down(disk)
+            host = self.bus.stores[index]
+            done: Promise[None] = Promise()
+            host.batch.put(b"nudge", b"")
+            host.batch.replies.append((done.reply, None, None))
+            host.touch()
+            self.world.run_until(lambda host=host: not host.available, 2.0, 0.01)  # type: ignore[misc]
+
+    def store_of(self, partition: PartitionHost) -> int:
+        return self.bus.stores.index(partition.store)

@@ -1,0 +1,126 @@
+"""C: receiving."""
+
+from __future__ import annotations
+
+import pytest
+
+from polybus.limits import PEEK_REPLY_BYTES
+from polybus.namespace import operations
+from polybus.namespace.names import parse_address
+from polybus.namespace.source import give_back
+from polybus.testing.simulation.small_world import body_of
+from tests.requirements.core.core_bus import PARTITIONS, CoreBus
+
+
+@pytest.mark.parametrize("index", [0, 7, 15])
+def test_C1_a_receive_asks_all_partitions(core: CoreBus, index: int) -> None:
+    core.queue("q", PARTITIONS)
+    core.sent("q", "x", partition_key=core.key_for("q", index))
+    (delivery,) = core.take("q")
+    assert delivery.entry.sequence >> 48 == index
+
+
+def test_C1_a_subscription_of_a_partitioned_topic_is_received_from_all_partitions(core: CoreBus) -> None:
+    core.topic("t", PARTITIONS)
+    core.subscribe("t", "s")
+    for number in range(32):
+        core.sent("t", str(number))
+    received = core.take("t/Subscriptions/s", 32)
+    assert {delivery.entry.sequence >> 48 for delivery in received} == set(range(PARTITIONS))
+    assert sorted(body_of(d.entry.loaded()) for d in received) == sorted(map(str, range(32)))
+
+
+def test_C2_what_others_hold_is_not_received_until_its_lock_runs_out(core: CoreBus) -> None:
+    core.queue("q", PARTITIONS, lock_duration_ms=5_000)
+    for number in range(4):
+        core.sent("q", str(number))
+    assert len(core.take("q", 4)) == 4
+    assert core.take("q") == []
+    core.run(5)
+    again = core.take("q", 4)
+    assert [delivery.entry.delivery_count for delivery in again] == [1] * 4
+
+
+def test_C2_what_never_left_for_a_closed_connection_is_given_back_at_once(core: CoreBus) -> None:
+    core.queue("q", PARTITIONS)
+    core.sent("q", "x")
+    (delivery,) = core.take("q")
+    give_back(delivery, core.world.clock)
+    (again,) = core.take("q")
+    assert again.entry.delivery_count == 0
+
+
+def test_C2_a_sessions_messages_are_given_back_at_once(core: CoreBus) -> None:
+    core.queue("q", PARTITIONS, requires_session=True)
+    core.sent("q", "a", session_id="s")
+    core.sent("q", "b", session_id="s")
+    held, box = core.accept("q", "s")
+    assert core.take_in_session(held, box, 2) == ["a", "b"]
+    held.release()
+    held, box = core.accept("q", "s")
+    assert core.take_in_session(held, box, 2) == ["a", "b"]
+
+
+def test_C3_the_first_message_of_an_almost_empty_queue_comes_as_fast_as_from_a_plain_one(core: CoreBus) -> None:
+    took = {}
+    for name, partitions in (("plain", 1), ("partitioned", PARTITIONS)):
+        core.queue(name, partitions)
+        box = core.receive(name)
+        before = core.world.loop.time()
+        core.sent(name, "x")
+        core.world.run_until(lambda box=box: bool(box.got), 1.0, 0.001)
+        took[name] = core.world.loop.time() - before
+        assert box.bodies == ["x"]
+    assert took["partitioned"] <= took["plain"] + 0.011
+
+
+def test_C3_a_receiver_never_misses_a_message_that_is_free(core: CoreBus) -> None:
+    core.queue("q", PARTITIONS)
+    box = core.receive("q", 100)
+    for number in range(100):
+        core.sent("q", str(number))
+    core.run(0.1)
+    assert sorted(box.bodies, key=int) == [str(number) for number in range(100)]
+
+
+def test_C4_a_peek_on_a_plain_queue_gives_the_oldest(core: CoreBus) -> None:
+    core.queue("q")
+    for number in range(5):
+        core.sent("q", str(number))
+    core.take("q", 2)
+    entity = core.namespace.entity("q")
+    (peeked,) = core.do(operations.peek(core.namespace, entity, entity.log_id(parse_address("q")), 1, 1))
+    assert body_of(peeked.message) == "0"
+
+
+def test_C4_a_peek_on_a_partitioned_queue_gives_the_oldest_of_a_partition(core: CoreBus) -> None:
+    core.queue("q", PARTITIONS)
+    for number in range(3 * PARTITIONS):
+        core.sent("q", str(number))
+    entity = core.namespace.entity("q")
+    (peeked,) = core.do(operations.peek(core.namespace, entity, entity.log_id(parse_address("q")), 1, 1))
+    numbers = [number for _, number in core.peeked("q")]
+    assert peeked.marks.sequence == min(n for n in numbers if n >> 48 == peeked.marks.sequence >> 48)
+
+
+@pytest.mark.parametrize("place", ["q", "t/Subscriptions/s"])
+def test_C5_peeking_on_reaches_every_message_and_an_empty_reply_is_the_end(core: CoreBus, place: str) -> None:
+    core.queue("q", PARTITIONS)
+    core.topic("t", PARTITIONS)
+    core.subscribe("t", "s")
+    for number in range(60):
+        core.sent(place.split("/")[0], f"{number:02}" + "." * (number % 7) * 5_000)
+    for count in (1, 7, 200):
+        bodies = [body_of(message)[:2] for message, _ in core.peeked(place, count)]
+        assert sorted(bodies) == [f"{number:02}" for number in range(60)]
+
+
+def test_C5_a_reply_is_no_larger_than_256_kilobytes(core: CoreBus) -> None:
+    core.queue("q", PARTITIONS)
+    for _ in range(20):
+        core.sent("q", "." * 60_000)
+    address = parse_address("q")
+    entity = core.namespace.entity("q")
+    page = core.do(operations.peek(core.namespace, entity, entity.log_id(address), 1, 20))
+    assert 0 < sum(peeked.message.size for peeked in page) <= PEEK_REPLY_BYTES
+    assert len(page) < 20

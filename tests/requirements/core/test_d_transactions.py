@@ -1,0 +1,148 @@
+"""D: transactions."""
+
+from __future__ import annotations
+
+import pytest
+
+from polybus.errors import InvalidOperation, PartitionUnavailable
+from polybus.namespace.rule_description import CorrelationFilterDescription, RuleDescription
+from polybus.testing.sim_store import Fault
+from tests.requirements.core.core_bus import PARTITIONS, CoreBus
+
+
+def test_D1_a_message_without_a_key_is_refused_on_a_partitioned_entity(core: CoreBus) -> None:
+    core.queue("q", PARTITIONS)
+    transaction = core.transaction()
+    with pytest.raises(InvalidOperation):
+        core.join(transaction, "q", message_id="no key here")
+    core.join(transaction, "q", "kept", partition_key="k")
+    core.commit(transaction)
+    assert core.bodies("q") == ["kept"]
+
+
+@pytest.mark.parametrize("fields", [{"session_id": "k"}, {"partition_key": "k"}, {"message_id": "k"}])
+def test_D1_each_of_the_three_properties_is_a_key(core: CoreBus, fields: dict[str, str]) -> None:
+    core.queue("q", PARTITIONS, requires_duplicate_detection=True)
+    transaction = core.transaction()
+    core.join(transaction, "q", "kept", **{"message_id": "m", **fields})
+    core.commit(transaction)
+    assert core.bodies("q") == ["kept"]
+
+
+def test_D1_a_plain_entity_asks_for_no_key(core: CoreBus) -> None:
+    core.queue("q")
+    transaction = core.transaction()
+    core.join(transaction, "q", "a")
+    core.join(transaction, "q", "b", partition_key="k")
+    core.commit(transaction)
+    assert core.bodies("q") == ["a", "b"]
+
+
+def test_D2_a_second_key_is_refused_even_if_it_selects_the_same_partition(core: CoreBus) -> None:
+    core.queue("q", PARTITIONS)
+    home = core.partition("q", "k").index
+    twin = next(k for k in (f"k{n}" for n in range(1_000)) if core.partition("q", k).index == home)
+    transaction = core.transaction()
+    core.join(transaction, "q", "a", partition_key="k")
+    for other in (twin, "elsewhere"):
+        with pytest.raises(InvalidOperation):
+            core.join(transaction, "q", "b", partition_key=other)
+    core.commit(transaction)
+    assert core.bodies("q") == ["a"]
+
+
+def test_D3_a_session_aware_entity_wants_a_session_id(core: CoreBus) -> None:
+    core.queue("q", PARTITIONS, requires_session=True)
+    transaction = core.transaction()
+    with pytest.raises(InvalidOperation):
+        core.join(transaction, "q", partition_key="s")
+    with pytest.raises(InvalidOperation):
+        core.join(transaction, "q", session_id="s", partition_key="k")
+    core.join(transaction, "q", "a", session_id="s", partition_key="s")
+    core.commit(transaction)
+    assert core.bodies("q") == ["a"]
+
+
+def test_D4_two_sessions_of_a_partitioned_entity_are_refused_in_one_transaction(core: CoreBus) -> None:
+    core.queue("q", PARTITIONS, requires_session=True)
+    transaction = core.transaction()
+    core.join(transaction, "q", "a", session_id="s")
+    with pytest.raises(InvalidOperation):
+        core.join(transaction, "q", "b", session_id="t")
+
+
+def test_D4_two_sessions_of_a_plain_entity_work(core: CoreBus) -> None:
+    core.queue("q", requires_session=True)
+    transaction = core.transaction()
+    core.join(transaction, "q", "a", session_id="s")
+    core.join(transaction, "q", "b", session_id="t")
+    core.commit(transaction)
+    assert sorted(core.bodies("q")) == ["a", "b"]
+
+
+def test_D5_all_messages_of_a_transaction_are_at_one_broker(core: CoreBus) -> None:
+    core.queue("q", PARTITIONS)
+    transaction = core.transaction()
+    for number in range(5):
+        core.join(transaction, "q", str(number), partition_key="k")
+    assert core.bodies("q") == []
+    core.commit(transaction)
+    assert core.bodies("q") == ["0", "1", "2", "3", "4"]
+    assert {number >> 48 for _, number in core.peeked("q")} == {core.partition("q", "k").index}
+
+
+@pytest.mark.parametrize("fault", [Fault.FAIL_BEFORE, Fault.FAIL_AFTER])
+def test_D5_a_commit_that_meets_a_failure_is_done_wholly_or_not_at_all(core: CoreBus, fault: str) -> None:
+    core.queue("q", PARTITIONS)
+    core.queue("other")
+    core.sent("q", "in", partition_key="k")
+    (delivery,) = core.take("q")
+    transaction = core.transaction()
+    transaction.settle(core.namespace.entity("q"), delivery, "complete")
+    core.join(transaction, "q", "out", partition_key="k")
+    core.join(transaction, "other", "moved")
+    core.disks[core.store_of(core.partition("q", "k"))].plan(fault)
+    with pytest.raises(PartitionUnavailable):
+        core.commit(transaction)
+    core.run(15)
+    done = (core.bodies("q"), core.bodies("other"))
+    assert done == ((["out"], ["moved"]) if fault == Fault.FAIL_AFTER else (["in"], []))
+
+
+def test_D5_an_open_transaction_ends_with_the_process(core: CoreBus) -> None:
+    core.queue("q", PARTITIONS)
+    transaction = core.transaction()
+    core.join(transaction, "q", "never", partition_key="k")
+    core.restart()
+    core.run(5)
+    assert core.bodies("q") == []
+
+
+def test_D5_a_rollback_leaves_nothing_and_gives_the_message_back(core: CoreBus) -> None:
+    core.queue("q", PARTITIONS, lock_duration_ms=5_000)
+    core.sent("q", "in", partition_key="k")
+    (delivery,) = core.take("q")
+    transaction = core.transaction()
+    transaction.settle(core.namespace.entity("q"), delivery, "complete")
+    core.join(transaction, "q", "never", partition_key="k")
+    core.roll_back(transaction)
+    core.complete(delivery)
+    assert core.bodies("q") == []
+
+
+@pytest.mark.parametrize("partitions", [1, PARTITIONS])
+def test_D6_rules_are_added_and_removed_while_messages_flow(core: CoreBus, partitions: int) -> None:
+    core.topic("t", partitions)
+    core.subscribe("t", "s", [RuleDescription(name="red", filter=CorrelationFilterDescription(label="red"))])
+    blue = RuleDescription(name="blue", filter=CorrelationFilterDescription(label="blue"))
+    management = core.namespace.management
+    core.sent("t", "red 1", subject="red")
+    core.sent("t", "blue 1", subject="blue")
+    core.do(management.create_rule("t", "s", blue))
+    core.sent("t", "blue 2", subject="blue")
+    core.do(management.delete_rule("t", "s", "red"))
+    core.sent("t", "red 2", subject="red")
+    core.restart()
+    core.sent("t", "blue 3", subject="blue")
+    core.sent("t", "red 3", subject="red")
+    assert sorted(core.drain("t/Subscriptions/s")) == ["blue 2", "blue 3", "red 1"]
