@@ -176,6 +176,9 @@ class Message:
             return at + 4
         after, pos, count = list_bounds(raw, at, HEADER_FIELDS)
         for field in range(count):
+            if pos < after and raw[pos] == 0x40:
+                pos += 1
+                continue
             value, pos = decode_within(raw, pos, after)
             if field == 0:
                 self.durable = value is True

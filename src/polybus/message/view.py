@@ -57,7 +57,8 @@ def rule_value(value: object) -> RuleValue:
     if isinstance(value, str):
         return str(value)
     if isinstance(value, int):
-        return int(value) if -_INT64 <= value < _INT64 else Decimal(int(value))
+        number = value + 0  # a plain int; compiled code keeps a large number's own class when int() is asked
+        return number if -_INT64 <= number < _INT64 else Decimal(number)
     if isinstance(value, float):
         return float(value)
     if isinstance(value, (Decimal32, Decimal64, Decimal128)):

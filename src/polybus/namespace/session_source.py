@@ -169,7 +169,9 @@ class SessionSource:
 
     def arrived(self, partition: PartitionHost) -> None:
         """Messages arrived in sessions: those who hold one may get it, those who wait may get a session."""
-        book = holding.book(partition.require().log(self.log_id))
+        if partition.broker is None:
+            return  # deleted while the commit was under way, which others share: they must hear of it all the same
+        book = holding.book(partition.broker.log(self.log_id))
         touched, book.touched = book.touched, {}
         for session in touched.values():
             held = self._held.get(session)

@@ -71,6 +71,8 @@ class Broker:
         self.meta_key = self.prefix + records.META
         self.number_base = index << 48
         self.logs: dict[int, Log] = {}
+        self.session_logs: dict[int, Log] = {}
+        """Those of the logs that have sessions."""
         self.bodies = Bodies(self.prefix)
         self.duplicates = DuplicateHistory(self.prefix, self.bounds.recent_ids)
         self.stages = Stages()
@@ -112,6 +114,7 @@ class Broker:
             log = Log(self.prefix, log_id, settings, self.bounds, self.bodies)
             if log.kind == MAIN and settings.requires_session:
                 log.sessions = SessionBook(log)
+                self.session_logs[log_id] = log
             self.logs[log_id] = log
         return log
 
@@ -171,7 +174,8 @@ class Broker:
 
     def seal(self, batch: Output) -> None:
         """Writes the counters beside the rows they count."""
-        batch.put(self.meta_key, records.broker_record(self._numbers()))
+        due_low, expiry_low = self.schedule.seal(), self.expiry.seal()
+        batch.put(self.meta_key, records.broker_record(self._numbers(due_low, expiry_low)))
         for log in self.dirty_logs:
             log.dirty = False
             low = log.low()
@@ -181,11 +185,11 @@ class Broker:
         self.duplicates.evict()
         self.written = False
 
-    def _numbers(self) -> list[int]:
+    def _numbers(self, due_low: int, expiry_low: int) -> list[int]:
         return [
             self.bodies.counter,
-            self.schedule.seal(),
-            self.expiry.seal(),
+            due_low,
+            expiry_low,
             self.scheduled,
             self.scheduled_bytes,
             self.size,

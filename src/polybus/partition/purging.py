@@ -29,6 +29,7 @@ def forget_subscription(broker: Broker, number: int) -> None:
     """The subscription's logs and locks leave memory; its rows are removed by `purge`."""
     for log_id in range(number * KINDS, number * KINDS + KINDS):
         log = broker.logs.pop(log_id, None)
+        broker.session_logs.pop(log_id, None)
         if log is not None:
             _forget(broker, log)
 

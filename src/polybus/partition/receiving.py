@@ -105,6 +105,8 @@ def take_deferred(
     holder: object | None,
 ) -> Steps[list[Entry]]:
     """Deferred messages by number, locked or removed; MessageNotFound where one is missing, and none is touched."""
+    if lock and log.sessions is not None:
+        raise InvalidOperation("Messages of a session are received by whoever holds the session.")
     entries = yield from find_deferred(broker, log, numbers, session)
     return lock_deferred(broker, log, entries, now, lock, holder)
 

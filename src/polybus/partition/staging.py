@@ -118,24 +118,27 @@ def _end(broker: Broker, stage_id: bytes, stage: Stage) -> None:
 
 
 def drop(broker: Broker, stage_id: bytes, reply: Reply | None, context: object) -> Steps[None]:
-    """Throws a stage away, as far as it is synced and not published."""
+    """Throws a stage away; one that is being written or published meanwhile stays, and expires."""
     stage = broker.stages.open.get(stage_id)
-    if stage is not None and not stage.busy:
+    if stage is not None and not stage.busy and not stage.unsynced:
         stage.busy = True
-        prefix = broker.prefix + records.STAGED + stage_id
-        start = stage.at or prefix
+        size = stage.bytes
         try:
-            complete = False
-            while not complete:
-                rows, complete = yield from scan(
-                    start, records.after(prefix), broker.bounds.stage_rows, broker.bounds.window_bytes
-                )
-                batch = broker.out()
-                for key, _ in rows:
-                    batch.delete(key)
-                    start = key + b"\x00"
+            yield from _drop_rows(broker, stage.at or broker.prefix + records.STAGED + stage_id, stage_id)
         finally:
             stage.busy = False
-        _end(broker, stage_id, stage)
+        if stage.bytes == size:
+            _end(broker, stage_id, stage)
     if reply is not None:
         broker.out().replies.append((reply, context, None))
+
+
+def _drop_rows(broker: Broker, start: bytes, stage_id: bytes) -> Steps[None]:
+    end = records.after(broker.prefix + records.STAGED + stage_id)
+    complete = False
+    while not complete:
+        rows, complete = yield from scan(start, end, broker.bounds.stage_rows, broker.bounds.window_bytes)
+        batch = broker.out()
+        for key, _ in rows:
+            batch.delete(key)
+            start = key + b"\x00"

@@ -56,18 +56,15 @@ def forward(broker: Broker, log: Log, entry: Entry, destination: str, dead: bool
     overlay.hops += 1
     if dead:
         overlay.ttl_ms = NO_TTL
+    if overlay.hops > FORWARD_HOPS:
+        overlay.hops -= 1
+        return refuse(broker, log, entry, HOPS_EXCEEDED, f"A message was forwarded more than {FORWARD_HOPS} times.")
     try:
-        if overlay.hops > FORWARD_HOPS:
-            raise _TooManyHops(f"A message was forwarded more than {FORWARD_HOPS} times.")
         route = broker.router.route(destination, entry.loaded(), entry.session_id())
     except BusError as error:
         overlay.hops -= 1
-        return refuse(broker, log, entry, error)
+        return refuse(broker, log, entry, error.condition, error.description)
     return dispatch(broker, log, entry, route, 0 if dead else entry.expires_ms)
-
-
-class _TooManyHops(BusError):
-    condition = HOPS_EXCEEDED
 
 
 def dispatch(broker: Broker, log: Log, entry: Entry, route: tuple[int, int], expires_ms: int = 0) -> bytes:
@@ -95,11 +92,11 @@ def dispatch(broker: Broker, log: Log, entry: Entry, route: tuple[int, int], exp
     return key
 
 
-def refuse(broker: Broker, log: Log, entry: Entry, error: BusError) -> bytes:
+def refuse(broker: Broker, log: Log, entry: Entry, reason: str, description: str) -> bytes:
     """A message that cannot be moved on rests in the source's transfer dead-letter queue."""
     overlay = entry.own_overlay()
-    overlay.application[DEAD_LETTER_REASON] = error.condition
-    overlay.application[DEAD_LETTER_DESCRIPTION] = error.description
+    overlay.application[DEAD_LETTER_REASON] = reason
+    overlay.application[DEAD_LETTER_DESCRIPTION] = description
     overlay.dead_letter_source = log.settings.source
     dead = broker.log(log.settings.number * KINDS + TRANSFER_DEAD_LETTER)
     message = entry.loaded()
@@ -167,7 +164,7 @@ def refused(broker: Broker, now: Now, entity: int, index: int, moved: list[Trans
             overlay.application.pop(ONE_SUBSCRIPTION, None)
         original = transfer.original
         entry = Entry(log, sequence, message, wall_ms, 0, original, overlay, message.size)
-        refuse(broker, log, entry, error)
+        refuse(broker, log, entry, error.condition, error.description)
     sent_on(broker, entity, index, moved)
 
 

@@ -29,9 +29,8 @@ EXPIRED_DESCRIPTION = "The message expired and was dead lettered."
 def next_due(broker: Broker, now: Now) -> int:
     """Milliseconds until the broker wants to be called; NOT_DUE where nothing waits for time."""
     first_ms = broker.lock_ends.first_ms()
-    for log in broker.logs.values():
-        if log.sessions is not None:
-            first_ms = min(first_ms, log.sessions.soonest_ms)
+    for log in broker.session_logs.values():
+        first_ms = min(first_ms, holding.book(log).soonest_ms)
     wait = NOT_DUE if first_ms >= NOT_DUE else first_ms - now.mono_ms
     if not broker.schedule.walking:
         wait = min(wait, broker.schedule.due_ms - now.wall_ms)
@@ -46,11 +45,10 @@ def next_due(broker: Broker, now: Now) -> int:
 def expire_locks(broker: Broker, now: Now) -> list[Session]:
     """Ends the locks that have run out; gives the sessions whose holders lost them."""
     lost: list[Session] = []
-    for log in list(broker.logs.values()):
-        if log.sessions is not None:
-            for session in log.sessions.expired(now.mono_ms):
-                holding.release(broker, log, session, now)
-                lost.append(session)
+    for log in list(broker.session_logs.values()):
+        for session in holding.book(log).expired(now.mono_ms):
+            holding.release(broker, log, session, now)
+            lost.append(session)
     ended = broker.lock_ends.ended(now.mono_ms)
     if ended:
         broker.wall(now)

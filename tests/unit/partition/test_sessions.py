@@ -220,6 +220,14 @@ def test_a_deferred_message_stays_deferred_when_its_session_is_given_back() -> N
         assert entries[0].delivery_count == int(count)
 
 
+def test_without_the_session_they_cannot_be_locked() -> None:
+    solo = bus(("a", b"1"))
+    session = solo.accept("a")
+    solo.defer(get(solo, session))
+    with pytest.raises(InvalidOperation):
+        solo.take_deferred(1)
+
+
 def test_long_sessions_are_paged_in_order() -> None:
     solo = tiny(queue(sessions=True), 2)
     for number in range(9):

@@ -141,3 +141,20 @@ def test_large_messages_make_small_chunks() -> None:
     while publish(solo):
         pass
     assert solo.log().active == 5
+
+
+def test_what_is_written_while_it_is_dropped_keeps_its_stage_until_it_expires() -> None:
+    for written in (True, False):
+        solo = small()
+        stage(solo, 0, b"1")
+        if written:
+            stage(solo, 1, b"2", commit=False)
+        dropping = solo.begin(staging.drop(solo.broker, STAGE, None, None))
+        if not written:
+            stage(solo, 1, b"2")
+        dropping.finish()
+        solo.commit()
+        assert [stage_id for stage_id, _ in solo.run(staging.stages(solo.broker))] == [STAGE]
+        solo.run(staging.drop(solo.broker, STAGE, None, None))
+        solo.commit()
+        assert (solo.tables(), solo.broker.size) == ("", 0)
