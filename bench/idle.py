@@ -37,10 +37,10 @@ async def open_idle_connections(port: int, pid: int, count: int) -> float:
     """Kilobytes of the server's memory for each connection."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, count * 2 + 1000), hard))
-    warm = [await _one(port) for _ in range(20)]
+    warm = [await _one(port) for _ in range(100)]
     before = rss_kilobytes(pid)
     clients: list[RawClient] = []
-    for _ in range(0, count, 100):
+    for _ in range(len(warm), count, 100):
         clients += await asyncio.gather(*(_one(port) for _ in range(100)))
     grown = rss_kilobytes(pid) - before
     for client in warm + clients:
