@@ -161,7 +161,8 @@ async def session_cost(sessions: int) -> float:
                 [build(BODY, message_id="m", session_id=f"session-{first + n}") for n in range(min(1000, sessions))]
             )
         source = queue.session_source(parse_address("q"))
-        rounds = min(500, sessions)
+        rounds = min(500, sessions - 1)
+        await settler.one_session(source)  # the memory store puts the keys of all these sends in order now
         started = time.process_time()
         for _ in range(rounds):
             await settler.one_session(source)

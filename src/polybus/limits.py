@@ -156,7 +156,7 @@ STORE_READ_SECONDS = 10.0
 STORE_CLOSE_SECONDS = 10.0
 """Closing waits for the commit under way and for one flush, then is given up: a hung disk must not stop a stop."""
 STORE_READ_THREADS = 4
-"""Reads under way at once where they may wait on a network: one slow page must not hold up the other partitions,
+"""Reads under way at once where they may wait on a disk or a network: one slow page must not hold up the other partitions,
 and a store that pages more than this at once is bound by its server anyway."""
 STORE_KEY_BYTES = 2_048
 """Longest key: PostgreSQL's index takes rows up to a third of its 8 KiB page."""

@@ -54,7 +54,7 @@ class Opener:
             self._memory = inner
         if self._faults is None:
             return inner
-        return FailingStore(inner, faults=self._faults)
+        return FailingStore(inner, faults=self._faults, reads_block=True)
 
     def _driver(self, store: Store) -> StoreDriver:
         if self._memory is not None and self._faults is None:

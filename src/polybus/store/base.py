@@ -25,7 +25,7 @@ class Store(ABC):
     store_id: bytes
     """16 bytes written into the store when it was made; the catalogue records placement by it."""
     reads_block: bool
-    """True where a read may wait on a network: the caller then keeps it off the event loop."""
+    """True where a read may wait on a disk or a network: the caller then keeps it off the event loop."""
     volatile: bool = False
     """True where everything is gone when the process ends."""
     unsafe: bool

@@ -127,7 +127,7 @@ class _Call:
 
 
 class ThreadDriver(StoreDriver):
-    """One writer thread, and where the store's reads wait on a network a few reader threads."""
+    """One writer thread, and where the store's reads may wait a few reader threads."""
 
     def __init__(
         self,

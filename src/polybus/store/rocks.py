@@ -8,7 +8,8 @@ reported, never repaired. How the engine is set up lives in `rocks_options`, the
 Of `rocksdict`: only `bytes` are taken (raw mode, no pickles). An iterator keeps the database open after `close`,
 so none outlives its call. The upper bound of a scan is kept by RocksDB as a bare pointer into the caller's
 bytes, so `end` must live as long as the iterator. Iterators and opening hold the GIL; `write`, `flush` and
-multi-get let it go.
+multi-get let it go. So a disk that stops answering holds up nobody else as long as it is written or asked for
+single rows, but the whole process while a scan waits for it: the binding has no other scan.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ def disk_free_bytes(path: Path) -> int:
 class RocksStore(Store):
     """The store in one folder, made where the folder is new or empty."""
 
-    reads_block = False
+    reads_block = True
     unsafe = False
 
     def __init__(
@@ -118,8 +119,6 @@ class RocksStore(Store):
         with self._reading:
             db = self._opened()
             try:
-                if len(keys) == 1:
-                    return [db.get(keys[0])]
                 values: list[bytes | None] = db.get(list(keys))
                 return values
             except Exception as error:
