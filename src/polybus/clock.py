@@ -7,7 +7,7 @@ and never reads a clock.
 
 from __future__ import annotations
 
-import time
+from time import monotonic_ns, time_ns
 from typing import Protocol
 
 
@@ -29,10 +29,17 @@ class Clock(Protocol):
 
 
 class RealClock:
-    """The machine's clocks."""
+    """The machine's clocks. A reading is made once for each millisecond and shared: it is never changed."""
+
+    def __init__(self) -> None:
+        self._last = Now(0, -1)
 
     def now(self) -> Now:
-        return Now(time.time_ns() // 1_000_000, time.monotonic_ns() // 1_000_000)
+        mono_ms = monotonic_ns() // 1_000_000
+        last = self._last
+        if last.mono_ms != mono_ms:
+            last = self._last = Now(time_ns() // 1_000_000, mono_ms)
+        return last
 
 
 class MovableClock:

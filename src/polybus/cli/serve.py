@@ -147,6 +147,7 @@ def parse_key(text: str) -> AuthorizationRule:
 async def run_node(options: Options) -> int:
     """Serves until a signal comes; 0 when it stopped cleanly."""
     from polybus.node import Node
+    from polybus.runtime import settle_memory
 
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -154,6 +155,7 @@ async def run_node(options: Options) -> int:
         loop.add_signal_handler(name, stopped.set)
     node = Node(options)
     await node.start()
+    settle_memory()
     announce(node)
     await stopped.wait()
     log.info("stopping")
