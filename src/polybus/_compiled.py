@@ -21,10 +21,13 @@ ROOMS = ("amqp", "message", "partition", "rules")
 FILES = (
     "clock.py",
     "rows.py",
+    "gateway/stats.py",
+    "namespace/entity.py",
     "namespace/partition_host.py",
     "namespace/promise.py",
     "namespace/routing.py",
     "namespace/sender.py",
+    "namespace/session_source.py",
     "namespace/source.py",
     "namespace/store_host.py",
 )

@@ -95,11 +95,11 @@ def test_the_protocol_is_echoed_and_amqp_speaks(server: Server, path: str, asked
 
 def test_the_connection_is_counted_and_forgotten(server: Server) -> None:
     async def scenario() -> None:
-        before = len(server.gateway.connections)
+        server.wait_until(lambda: not server.gateway.connections)
         socket = await connect(server, protocols=("AMQPWSB10",))
-        server.wait_until(lambda: len(server.gateway.connections) == before + 1)
+        server.wait_until(lambda: len(server.gateway.connections) == 1)
         await finish(socket)
-        server.wait_until(lambda: len(server.gateway.connections) == before)
+        server.wait_until(lambda: not server.gateway.connections)
 
     run(scenario())
 

@@ -16,7 +16,6 @@ from polybus.amqp.performatives import Open
 from polybus.amqp.traffic import Transfer
 from polybus.errors import Unauthorized
 from polybus.gateway.sas import Rights, make_token
-from polybus.namespace.entity import Entity
 from tests.unit.gateway.amqp_kit import Client, SimBus, error_of, message, text
 
 
@@ -307,7 +306,7 @@ def test_a_broken_frame_ends_the_connection_and_nothing_else(sim: SimBus) -> Non
 
 def test_a_bug_in_an_end_closes_its_own_connection_only(sim: SimBus, monkeypatch: pytest.MonkeyPatch) -> None:
     good, bad = sim.client(), sim.client()
-    monkeypatch.setattr(Entity, "check_receivable", lambda *args: 1 / 0)
+    monkeypatch.setattr(sim.namespace, "entity", lambda *args: 1 / 0)
     bad.attach_receiver("q")
     (closed,) = bad.frames("close")
     condition, description = error_of(closed.fields[0])
