@@ -84,7 +84,7 @@ class Entity:
         loop: Loop,
     ) -> None:
         self.id = entity_id
-        self.description = description
+        self.describe(description)
         self.settings = settings
         self.partitions = partitions
         self.subscriptions: dict[str, Subscription] = {}
@@ -105,6 +105,10 @@ class Entity:
         """Called when the entity is changed or deleted: links look whether they may go on."""
         self._sources: dict[int, Source] = {}
         self._session_sources: dict[int, SessionSource] = {}
+
+    def describe(self, description: EntityDescription) -> None:
+        self.description = description
+        self._allows_send = description.status.allows_send  # read for every message
 
     @property
     def name(self) -> str:
@@ -192,7 +196,7 @@ class Entity:
     def check_sendable(self) -> None:
         if self.deleted:
             raise EntityNotFound(f"The messaging entity '{self.name}' could not be found.")
-        if not self.description.status.allows_send:
+        if not self._allows_send:
             raise EntityDisabled(f"The messaging entity '{self.name}' is disabled for sending.")
         if self.throttled:
             # As if its partitions were away: whoever forwards to it waits instead of giving up.

@@ -193,7 +193,7 @@ class Management:
             self._check_forward(described)
         self._check_healthy(entity)
         await self._write_entity(entity, described)
-        entity.description = described
+        entity.describe(described)
         entity.max_message_bytes = self._namespace.tier.message_bytes(described)
         apply_entity(entity.settings, described)
         entity.changed()
