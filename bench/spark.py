@@ -36,7 +36,7 @@ from polybus.spark.bus import Bus
 from polybus.spark.columns import COLUMNS, arrow_schema, spark_schema
 from polybus.spark.connection import Connection
 from polybus.spark.planning import Range
-from polybus.spark.reading import RangeRead
+from polybus.spark.reading import RangesRead
 from polybus.spark.staging import encoded
 from polybus.testing.server import ServerProcess
 
@@ -178,7 +178,7 @@ class SparkBench:
         number = 0
         for end in bus.log().ends:
             wanted = Range(end.index, 1, end.stable_end)
-            for batch in RangeRead(bus, self._all, wanted, None).batches():
+            for batch in RangesRead(bus, self._all, [wanted], None).batches():
                 with (
                     pa.OSFile(str(files / f"{number:05}.arrow"), "wb") as sink,
                     pa.ipc.new_stream(sink, schema) as out,
