@@ -206,7 +206,7 @@ class Session(SessionWriter):
                 self._settled_by_sender(first, last)
         elif tail.settled or (tail.state is not None and tail.state.terminal):
             deliveries = self._decided(first, last)
-            if not tail.settled:
+            if not tail.settled and (first != last or not deliveries):
                 self._answer_unknown(first, last, deliveries)
             if deliveries:
                 events.append(Disposed(self, deliveries, tail.state, tail.settled))

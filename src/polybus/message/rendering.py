@@ -206,7 +206,7 @@ def _map(body: bytes, count: int) -> bytes:
 
 def generated_id(marks: Marks) -> str:
     """The id of a message whose sender gave none: the JS SDK cannot settle a message without one."""
-    return f"{marks.original_sequence or marks.sequence:032x}"
+    return (marks.original_sequence or marks.sequence).to_bytes(16, "big").hex()
 
 
 def _identified(message: Message, marks: Marks) -> bytes:

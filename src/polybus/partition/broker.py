@@ -37,6 +37,7 @@ Steps = Generator[Read, Answer, Result]
 """A verb that may need rows: it yields reads, is sent their answers, and returns its result."""
 
 _TOKEN: Final = struct.Struct(">IHIHI")
+_TOKEN_HEAD: Final = struct.Struct(">IHI")
 _OPEN_ROWS: Final = 1_000
 
 
@@ -67,6 +68,7 @@ class Broker:
         self.sink = sink
         self.router = router
         self.incarnation = incarnation
+        self._token_head = _TOKEN_HEAD.pack(entity_id, index, incarnation)
         self.prefix = records.partition_prefix(entity_id, index)
         self.meta_key = self.prefix + records.META
         self.number_base = index << 48
@@ -326,7 +328,7 @@ class Broker:
 
     def token(self, number: int) -> bytes:
         """A lock's token: it names the entity, the partition and this incarnation of its broker."""
-        return _TOKEN.pack(self.entity_id, self.index, self.incarnation, number >> 32, number & 0xFFFFFFFF)
+        return self._token_head + number.to_bytes(6, "big")
 
     def new_id(self) -> UUID:
         """A fresh id for rules that ask for one: unique, and the same again when the same history is replayed."""
