@@ -21,7 +21,7 @@ from polybus.namespace.source import Delivery
 from polybus.namespace.store_host import StoreHost
 from polybus.namespace.tiers import Tier
 from polybus.partition import settling
-from polybus.runtime import Opener, run
+from polybus.runtime import Opener, run, settle_memory
 
 T = TypeVar("T")
 
@@ -38,6 +38,7 @@ class BenchBus:
         self.bus = Bus(loop, self.clock, stores, Catalogue(Opener(self._catalogue, loop, None, False)))
         await run(self.bus.start(["bench"]))
         self.namespace = self.bus.namespace("bench")
+        settle_memory()  # as a server does
         return self
 
     async def __aexit__(self, *_: object) -> None:
