@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 import platform
+import time
+from typing import Annotated
+
+import typer
 
 import polybus
 from polybus.cli.client import Client
 from polybus.cli.options import AsJson
 from polybus.cli.output import REFUSED, Failure, Output
 
+_PAUSE_S = 0.5
 
-def healthcheck(client: Client) -> None:
+
+def healthcheck(
+    client: Client,
+    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until the bus takes messages.")] = 0,
+) -> None:
     """Asks whether the bus takes messages. Exit code 0: it does; 1: it does not; 3: nobody answers."""
+    deadline = time.monotonic() + wait
+    while True:
+        try:
+            _ask(client)
+        except Failure:
+            if time.monotonic() + _PAUSE_S > deadline:
+                raise
+            time.sleep(_PAUSE_S)
+        else:
+            return
+
+
+def _ask(client: Client) -> None:
     answer = client.get("/health")
     try:
         data = answer.json()

@@ -135,3 +135,13 @@ def test_a_declared_file_makes_its_entities_and_names_its_mistakes(tmp_path: Pat
     assert done.returncode == 2
     assert str(config) in done.stderr
     assert "Queues[0]" in done.stderr
+
+
+def test_a_health_check_waits_for_a_bus_that_is_starting(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data") as server:
+        server.kill()
+        command = [sys.executable, "-m", "polybus", "healthcheck", "--connection", server.connection_string]
+        assert subprocess.run([*command, "--wait", "0.1"], timeout=60, check=False).returncode == 3
+        waiting = subprocess.Popen([*command, "--wait", "60"])
+        server.start()
+        assert waiting.wait(60) == 0
