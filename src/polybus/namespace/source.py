@@ -57,6 +57,8 @@ class Source:
         self._turns: deque[PartitionHost] = deque()
         self._queued: dict[int, None] = {}
         self._wanting: deque[Receiver] = deque()
+        self._known: set[Receiver] = set()
+        """Those in `_wanting`: a receiver says that it has credit again and again, and there may be thousands."""
         self._reading = 0
         self._drains: list[Promise[None]] = []
         self._pumping = False
@@ -94,12 +96,14 @@ class Source:
 
     def want(self, receiver: Receiver) -> None:
         """The receiver has credit."""
-        if receiver.credit > 0 and receiver not in self._wanting:
+        if receiver.credit > 0 and receiver not in self._known:
+            self._known.add(receiver)
             self._wanting.append(receiver)
         self.pump()
 
     def forget(self, receiver: Receiver) -> None:
-        if receiver in self._wanting:
+        if receiver in self._known:
+            self._known.remove(receiver)
             self._wanting.remove(receiver)
 
     def drained(self) -> Promise[None]:
@@ -138,14 +142,12 @@ class Source:
             entry = receiving.take_away(broker, log, now)
         else:
             entry = receiving.take(broker, log, now, receiver)
+        if entry is not None:
+            self._charge(receiver)
         if log.wants_page():
             self._load(partition, log)
         if entry is None:
             return False
-        self._wanting.rotate(-1)
-        receiver.credit -= 1
-        if receiver.credit <= 0:
-            self._wanting.remove(receiver)
         self.delivered += 1
         delivery = Delivery(partition, log, entry, entry.lock)
         if receiver.deletes:
@@ -154,6 +156,15 @@ class Source:
             partition.locked_until(entry.locked_until_ms)
             receiver.deliver(delivery)
         return True
+
+    def _charge(self, receiver: Receiver) -> None:
+        """The first in turn gets a message: it goes to the end, or leaves when its credit is used up."""
+        receiver.credit -= 1
+        self._wanting.popleft()
+        if receiver.credit > 0:
+            self._wanting.append(receiver)
+        else:
+            self._known.remove(receiver)
 
     def _load(self, partition: PartitionHost, log: Log) -> None:
         broker = partition.require()
