@@ -3,6 +3,7 @@
 Each figure is a share of the same work done with the bus taken out: the same rows from local Arrow files through the
 same Python API, the same query into a Python sink that does nothing, Spark's own rate source. So the figures say what
 the bus costs and hardly depend on the machine. The bus runs in a process of its own and shares the cores with Spark.
+Runs are interleaved, and each figure is a median; CPU is that of all processes of a side, for each row.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import psutil
 import pyarrow as pa
 from azure.servicebus.management import ServiceBusAdministrationClient
 from pyspark.sql import DataFrame, SparkSession
@@ -31,11 +34,13 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+import polybus
+from bench.stepped_bus import SteppedServer
 from bench.table import Table
 from polybus.spark.bus import Bus
 from polybus.spark.columns import COLUMNS, arrow_schema, spark_schema
 from polybus.spark.connection import Connection
-from polybus.spark.planning import Range
+from polybus.spark.planning import Range, ranges
 from polybus.spark.reading import RangesRead
 from polybus.spark.staging import encoded
 from polybus.testing.server import ServerProcess
@@ -44,7 +49,9 @@ PARTITIONS = 16
 BODY_BYTES = 1_024
 FILE_ROWS = 5_000
 TASKS = 2
-ROUNDS = 3
+ROUNDS = 5
+TINY_BATCHES = 25
+LOAD = 50_000
 
 
 class FilePart(InputPartition):
@@ -129,6 +136,28 @@ class BareSource(DataSource):
         return NullWriter()
 
 
+@dataclass
+class Run:
+    """What one run took: seconds on the clock, and of processors in the bus and in Spark."""
+
+    rows: int
+    seconds: float
+    bus: float
+    spark: float
+
+    @property
+    def rate(self) -> float:
+        return self.rows / self.seconds
+
+
+def _cpu(process: psutil.Process) -> float:
+    try:
+        times = process.cpu_times()
+    except psutil.Error:
+        return 0.0
+    return float(times.user + times.system)
+
+
 class SparkBench:
     def __init__(self, server: ServerProcess, spark: SparkSession, folder: Path, messages: int, batch: int) -> None:
         self._server = server
@@ -139,7 +168,9 @@ class SparkBench:
         self._runs = 0
         self._all = tuple(COLUMNS)
         self._lean = tuple(name for name in COLUMNS if name != "properties")
-        self.table = Table(f"Spark, {messages:,} messages of 1 KiB in {PARTITIONS} partitions, {TASKS} tasks")
+        build = "compiled" if polybus.BUILD == "compiled" else "plain"
+        title = f"Spark, {build} build, {messages:,} messages of 1 KiB in {PARTITIONS} partitions, {TASKS} tasks"
+        self.table = Table(f"{title}, medians of {ROUNDS}")
 
     # What is read
 
@@ -149,12 +180,15 @@ class SparkBench:
         admin: ServiceBusAdministrationClient
         with admin_client(self._server) as admin:
             for name in ("source", "target"):
-                admin.create_queue(name, enable_partitioning=True)
+                admin.create_queue(name, enable_partitioning=True, max_size_in_megabytes=5120)
         self._fill("source", self._messages)
         self._save_files()
 
+    def _bus(self, entity: str) -> Bus:
+        return Bus(Connection(self._server.connection_string), entity, 60)
+
     def _fill(self, queue: str, count: int) -> None:
-        bus = Bus(Connection(self._server.connection_string), queue, 60)
+        bus = self._bus(queue)
         stages = []
         for start in range(0, count, FILE_ROWS):
             numbers = range(start, min(start + FILE_ROWS, count))
@@ -171,21 +205,33 @@ class SparkBench:
         bus.close()
 
     def _save_files(self) -> None:
-        bus = Bus(Connection(self._server.connection_string), "source", 60)
+        bus = self._bus("source")
         files = self._folder / "files"
         files.mkdir()
         schema = arrow_schema(self._all)
         number = 0
-        for end in bus.log().ends:
-            wanted = Range(end.index, 1, end.stable_end)
-            for batch in RangesRead(bus, self._all, [wanted], None).batches():
-                with (
-                    pa.OSFile(str(files / f"{number:05}.arrow"), "wb") as sink,
-                    pa.ipc.new_stream(sink, schema) as out,
-                ):
-                    out.write_batch(batch)
-                number += 1
+        wanted = [Range(end.index, 1, end.stable_end) for end in bus.log().ends]
+        for batch in RangesRead(bus, self._all, wanted, None).batches():
+            with (
+                pa.OSFile(str(files / f"{number:05}.arrow"), "wb") as sink,
+                pa.ipc.new_stream(sink, schema) as out,
+            ):
+                out.write_batch(batch)
+            number += 1
+        bus.close()
         self._files_per_batch = max(number * self._batch // self._messages, 1)
+        self._save_tiny(batch.slice(0, PARTITIONS))
+
+    def _save_tiny(self, batch: Any) -> None:
+        """A few rows in each of many files: small batches from no bus at all."""
+        folder = self._folder / "tiny"
+        folder.mkdir()
+        for number in range(4 * TINY_BATCHES):
+            with (
+                pa.OSFile(str(folder / f"{number:05}.arrow"), "wb") as sink,
+                pa.ipc.new_stream(sink, batch.schema) as out,
+            ):
+                out.write_batch(batch)
 
     # Frames
 
@@ -194,9 +240,9 @@ class SparkBench:
         common = {"connectionString": self._server.connection_string, "entity": entity}
         return {**common, "columns": ",".join(columns), "targetTasks": str(TASKS)}
 
-    def _bare_options(self, columns: tuple[str, ...]) -> dict[str, str]:
-        folder = str(self._folder / "files")
-        return {"folder": folder, "columns": ",".join(columns), "files": str(self._files_per_batch)}
+    def _bare_options(self, columns: tuple[str, ...], folder: str = "files", files: int = 0) -> dict[str, str]:
+        step = str(files or self._files_per_batch)
+        return {"folder": str(self._folder / folder), "columns": ",".join(columns), "files": step}
 
     def _read(self, form: str, options: dict[str, str]) -> DataFrame:
         return self._spark.read.format(form).options(**options).load()
@@ -204,96 +250,198 @@ class SparkBench:
     def _stream(self, form: str, options: dict[str, str], **more: str) -> DataFrame:
         return self._spark.readStream.format(form).options(**options, **more).load()
 
+    # Measuring
+
+    def _measured(self, work: Callable[[], int]) -> Run:
+        bus, started = psutil.Process(self._server.pid), time.perf_counter()
+        before = (_cpu(bus), self._spark_cpu())
+        rows = work()
+        return Run(rows, time.perf_counter() - started, _cpu(bus) - before[0], self._spark_cpu() - before[1])
+
+    def _spark_cpu(self) -> float:
+        """Of this process and all that it has started but the bus."""
+        here = psutil.Process()
+        processes = [here, *(each for each in here.children(recursive=True) if each.pid != self._server.pid)]
+        return sum(map(_cpu, processes))
+
+    def _compare(self, name: str, goal: float, bare: Callable[[], int], ours: Callable[[], int]) -> None:
+        """Both in turn, after one of each that warms up; the share is the median of the pairs."""
+        bare()
+        ours()
+        pairs = [(self._measured(bare), self._measured(ours)) for _ in range(ROUNDS)]
+        for side, label in ((0, "without the bus"), (1, "with the bus")):
+            runs = [pair[side] for pair in pairs]
+            self.table.say(f"{name}, {label}", median(run.rate for run in runs), "rows/s")
+            self.table.say(
+                f"{name}, {label}: CPU of Spark", 1e6 * median(run.spark / run.rows for run in runs), "us/row"
+            )
+        self.table.say(f"{name}: CPU of the bus", 1e6 * median(run.bus / run.rows for _, run in pairs), "us/row")
+        self.table.at_least(name, 100 * median(run.rate / alone.rate for alone, run in pairs), goal, "%")
+        spent = [(run.bus + run.spark) / run.rows / (alone.spark / alone.rows) for alone, run in pairs]
+        self.table.say(f"{name}: the same by CPU", 100 / median(spent), "%")
+
     # Figures
 
     def batch_reads(self) -> None:
         for name, columns, goal in (("all columns", self._all, 35), ("without properties", self._lean, 60)):
-            bare = self._rate(lambda c=columns: self._count(self._read("bare", self._bare_options(c))))
-            ours = self._rate(lambda c=columns: self._count(self._read("servicebus", self._bus_options(c))))
-            self.table.say(f"batch read, {name}: from files", bare, "rows/s")
-            self.table.say(f"batch read, {name}: from the bus", ours, "rows/s")
-            self.table.at_least(f"batch read, {name}", 100 * ours / bare, goal, "%")
+            self._compare(
+                f"batch read, {name}",
+                goal,
+                lambda c=columns: self._count(self._read("bare", self._bare_options(c))),
+                lambda c=columns: self._count(self._read("servicebus", self._bus_options(c))),
+            )
 
     def _count(self, frame: DataFrame) -> int:
         frame.write.format("noop").mode("overwrite").save()
         return self._messages
 
-    def _rate(self, work: Callable[[], int]) -> float:
-        """The best of a few runs after one that warms up: noise only ever makes it slower."""
-        work()
-        best = 0.0
-        for _ in range(ROUNDS):
-            started = time.perf_counter()
-            rows = work()
-            best = max(best, rows / (time.perf_counter() - started))
-        return best
-
     def streams(self) -> None:
         for name, columns, goal in (("all columns", self._all, 35), ("without properties", self._lean, 60)):
-            bare = self._stream_rate(self._stream("bare", self._bare_options(columns)), "noop", {})
-            ours = self._stream_rate(self._tap(columns), "noop", {})
-            self.table.say(f"stream, {name}: from files", bare, "rows/s")
-            self.table.say(f"stream, {name}: from the bus", ours, "rows/s")
-            self.table.at_least(f"stream, {name}", 100 * ours / bare, goal, "%")
+            self._compare(
+                f"stream, {name}",
+                goal,
+                lambda c=columns: self._run(self._stream("bare", self._bare_options(c)), "noop", {}),
+                lambda c=columns: self._run(self._tap(c), "noop", {}),
+            )
 
     def _tap(self, columns: tuple[str, ...]) -> DataFrame:
         options = self._bus_options(columns)
         return self._stream("servicebus", options, cursor=f"run{self._runs}", maxMessagesPerTrigger=str(self._batch))
 
-    def _stream_rate(self, frame: DataFrame, sink: str, options: dict[str, str]) -> float:
-        """Rows a second over the batches after the first, which starts the processes."""
-        progress = self._run(frame, sink, options)[1:]
-        rows = sum(each["numInputRows"] for each in progress)
-        return 1000 * rows / sum(each["durationMs"]["triggerExecution"] for each in progress)
-
-    def _run(self, frame: DataFrame, sink: str, options: dict[str, str]) -> list[Any]:
+    def _run(self, frame: DataFrame, sink: str, options: dict[str, str]) -> int:
         self._runs += 1
         checkpoint = self._folder / f"checkpoint{self._runs}"
         writer = frame.writeStream.format(sink).options(**options).option("checkpointLocation", str(checkpoint))
         query = writer.start()
         query.processAllAvailable()
         query.stop()
-        return [each for each in query.recentProgress if each["numInputRows"]]
+        return sum(each["numInputRows"] for each in query.recentProgress)
 
     def sink(self) -> None:
         columns = ("message_id", "partition_key", "body")
         options = self._bare_options(columns)
-        null = self._stream_rate(self._stream("bare", options), "bare", options)
         target = {"connectionString": self._server.connection_string, "entity": "target"}
-        ours = self._stream_rate(self._stream("bare", options), "servicebus", target)
-        self.table.say("sink: into nothing, in Python", null, "rows/s")
-        self.table.say("sink: into the bus, transactional", ours, "rows/s")
-        self.table.at_least("sink, transactional", 100 * ours / null, 40, "%")
+        self._compare(
+            "sink, transactional",
+            40,
+            lambda: self._run(self._stream("bare", options), "bare", options),
+            lambda: self._run(self._stream("bare", options), "servicebus", target),
+        )
 
     def fixed_cost(self) -> None:
-        rate = self._spark.readStream.format("rate").option("rowsPerSecond", "10").load()
-        theirs = self._tiny(rate)
-        options = {**self._bus_options(self._all), "targetTasks": "1", "cursor": "tiny"}
-        ours = self._tiny(self._stream("servicebus", options, maxMessagesPerTrigger=str(PARTITIONS)))
-        self.table.say("fixed cost of a batch: Spark's rate source", theirs, "ms")
-        self.table.say("fixed cost of a batch: from the bus", ours, "ms")
-        self.table.at_most("fixed cost of a batch", ours / theirs, 1.5, "x")
+        rate = self._spark.readStream.format("rate").option("rowsPerSecond", "20").load()
+        files = self._stream("bare", self._bare_options(self._all, "tiny", 1))
+        options = {**self._bus_options(self._all), "targetTasks": "1"}
+        times: dict[str, list[float]] = {"rate": [], "files": [], "bus": []}
+        for number in range(2):
+            ours = self._stream("servicebus", options, cursor=f"tiny{number}", maxMessagesPerTrigger=str(PARTITIONS))
+            for name, frame in (("rate", rate), ("files", files), ("bus", ours)):
+                times[name] += self._tiny(frame)
+        rates, bare, bus = (median(each) for each in times.values())
+        self.table.say("fixed cost of a batch: Spark's rate source", rates, "ms")
+        self.table.say("fixed cost of a batch: a Python source of files", bare, "ms")
+        self.table.say("fixed cost of a batch: from the bus", bus, "ms")
+        self.table.at_most("fixed cost of a batch", bus / rates, 1.5, "x")
 
-    def _tiny(self, frame: DataFrame) -> float:
-        """Milliseconds of a batch with next to nothing in it, by the median of twenty."""
+    def _tiny(self, frame: DataFrame) -> list[float]:
+        """Milliseconds of batches with next to nothing in them, without the first few."""
         self._runs += 1
         checkpoint = str(self._folder / f"checkpoint{self._runs}")
         query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
-        times: dict[int, int] = {}
-        while len(times) < 25:
+        times: dict[int, float] = {}
+        while len(times) < TINY_BATCHES:
             for each in query.recentProgress:
                 if each["numInputRows"]:
                     times[each["batchId"]] = each["durationMs"]["triggerExecution"]
             time.sleep(0.2)
         query.stop()
-        return median(list(times.values())[5:])
+        return list(times.values())[5:]
+
+    # What the bus pays
+
+    def bus_cost(self) -> None:
+        """CPU of the bus for each message that is sent and received: alone, with a cursor, and read through it."""
+        from tests.sdk.python.bus import admin_client
+
+        from bench.amqp import PLAIN, load
+        from bench.rivals import Unavailable, build_loadgen
+
+        try:
+            build_loadgen()
+        except Unavailable as why:
+            self.table.note(f"CPU of the bus: not measured ({why})")
+            return
+        port = int(self._server.addresses["amqp"].rsplit(":", 1)[1])
+        with admin_client(self._server) as admin:
+            for name in ("alone", "idle", "read"):
+                admin.create_queue(name, enable_partitioning=True, max_size_in_megabytes=5120)
+        for name in ("idle", "read"):
+            self._bus(name).create_cursor("c", {"start": "earliest"})
+        costs: dict[str, list[float]] = {"alone": [], "idle": [], "read": []}
+        for _ in range(ROUNDS):
+            for name, seen in costs.items():
+                before = _cpu(psutil.Process(self._server.pid))
+                load(port, name, LOAD, *PLAIN)
+                if name == "read":
+                    self._read_through(name)
+                seen.append(1e6 * (_cpu(psutil.Process(self._server.pid)) - before) / LOAD)
+                if name == "idle":
+                    self._read_through(name)
+        alone, idle, read = (median(each) for each in costs.values())
+        self.table.say("CPU of the bus for a message, no cursor", alone, "us")
+        self.table.at_most("CPU of the bus with an idle cursor", 100 * (idle / alone - 1), 5, "% more")
+        self.table.at_most("CPU of the bus with every message read once", 100 * (read / alone - 1), 40, "% more")
+
+    def _read_through(self, queue: str) -> None:
+        """Reads what the cursor has not, as a task does, and lets go of it, as the driver does."""
+        bus = self._bus(queue)
+        cursor = bus.cursor("c")
+        assert cursor is not None
+        ends = {end.index: end.stable_end for end in bus.log().ends}
+        wanted = ranges(cursor.positions, ends)
+        for _ in RangesRead(bus, self._all, wanted, None).batches():
+            pass
+        bus.advance("c", ends, cursor.fencing)
+        while any(end.stable_end >= end.earliest for end in bus.log().ends):
+            time.sleep(0.05)
+        bus.close()
+
+    def longest_step(self) -> None:
+        """How long a bulk read holds the loop at most, by the processor's time: others' load does not count."""
+        with SteppedServer(self._folder / "stepped", "--stores", "4") as server:
+            self._server, kept = server, self._server
+            from tests.sdk.python.bus import admin_client
+
+            with admin_client(server) as admin:
+                admin.create_queue("source", enable_partitioning=True)
+            self._fill("source", LOAD)
+            server.longest_step_ms()
+            for form in ("records", "arrow"):
+                for columns in (self._all, self._lean):
+                    self._read_once(form, columns)
+                cpu_ms, wall_ms = server.longest_step_ms()
+                self.table.at_most(f"longest step of the loop, {form}", cpu_ms, 20, "ms")
+                self.table.say(f"longest step of the loop, {form}, on the clock", wall_ms, "ms")
+            self._server = kept
+
+    def _read_once(self, form: str, columns: tuple[str, ...]) -> None:
+        bus = self._bus("source")
+        wanted = [Range(end.index, 1, end.stable_end) for end in bus.log().ends]
+        if form == "records":
+            for _ in RangesRead(bus, columns, wanted, None).batches():
+                pass
+        else:
+            for each in wanted:
+                query = {"partition": each.partition, "last": each.last, "columns": ",".join(columns)}
+                bus.open_rows(query).read()
+        bus.close()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/bench spark")
     parser.add_argument("--messages", type=int, default=200_000)
     parser.add_argument("--batch", type=int, default=50_000)
-    parser.add_argument("--only", choices=["batch", "stream", "sink", "fixed"])
+    parser.add_argument("--only", choices=["batch", "stream", "sink", "fixed", "bus", "steps"])
     arguments = parser.parse_args()
     from tests.spark.kit import start_spark
 
@@ -311,6 +459,8 @@ def main() -> None:
                 "stream": bench.streams,
                 "sink": bench.sink,
                 "fixed": bench.fixed_cost,
+                "bus": bench.bus_cost,
+                "steps": bench.longest_step,
             }
             for name, measure in parts.items():
                 if arguments.only in (None, name):

@@ -28,7 +28,8 @@ HEAD = """# The requirements and their proof
 
 Every requirement has an id, and every test that proves it carries the id in its name. The tests of
 `tests/requirements` go through the official SDK, HTTP or raw AMQP to a real server with real stores, and take stores
-away from it. This page is made by `scripts/requirements.py`; a test keeps it up to date.
+away from it. Those of `tests/requirements/core` ask the namespace itself, below the network, in virtual time, over
+stores in memory and over RocksDB. This page is made by `scripts/requirements.py`; a test keeps it up to date.
 
 | id | requirement | tests | result |
 | --- | --- | --- | --- |
@@ -73,6 +74,8 @@ def results(run: bool) -> dict[str, str]:
             "-m",
             "pytest",
             "-q",
+            "-n",
+            "2",
             "-p",
             "no:cacheprovider",
             f"--junitxml={report}",

@@ -352,6 +352,8 @@ BULK_FRAME_ROWS = 200
 """Rows that are made into messages in one turn of the loop, and written at once."""
 MOVE_NUMBERS = 1_000
 """Messages that one move takes by their numbers; they travel in one batch for each partition."""
+BULK_MOVE_BYTES = 16 * 1024 * 1024
+"""A move with bodies in it: a repaired message of several megabytes, or many small ones, in base64."""
 EVENTS_PER_READ = 10_000
 
 # --- spark: the pipeline's own patience ---
@@ -379,3 +381,57 @@ WEBSOCKET_MESSAGE_BYTES = 1024 * 1024
 TCP_SEGMENT_BYTES = 32_000
 """Largest TCP segment that we ask for. The asynchronous Python SDK up to 7.13 writes back the segment size that it
 reads from its socket, and Linux refuses more than 32,767, which a TLS connection over loopback otherwise has."""
+
+# --- pipelines ---
+PIPELINE_NAME_CHARACTERS = 100
+"""A pipeline's name is also that of its cursor (128 at most), its producer and its folder."""
+PIPELINES_PER_FILE = 64
+"""Queries that one session of Spark is asked to run; each has threads and a planning process of its own."""
+PIPELINE_POLL_SECONDS = 0.5
+"""How often the runner looks at its pipelines: a batch of Spark takes about as long at the least."""
+PIPELINE_DUE_MS = 5_000
+"""How often a resting pipeline looks whether enough waits to begin early: one small request to the bus."""
+PIPELINE_STOP_SECONDS = 30
+"""How long a job may take to end by itself when it is told to, before what Spark does for it is cancelled."""
+PIPELINE_ERROR_CHARACTERS = 2_000
+"""Of an error in a line and on the status page: Spark's hold whole stack traces."""
+
+# --- pipelines: redrive, skew, sla ---
+REDRIVE_REQUEST_BYTES = 768 * 1024
+"""Of one request to move dead letters with what is altered of them; a single one may be larger."""
+REDRIVE_SILENCES = 3
+"""Requests in a row without an answer after which a redrive gives up: one store may be away, not the bus."""
+
+# Bulk reads as stored records
+
+BULK_RECORD_STEP_ROWS = 1_000
+BULK_RECORD_STEP_BYTES = 1024 * 1024
+"""Records that a bulk read takes in one turn of the loop: they are not taken apart, so that is a millisecond or two."""
+BULK_MESSAGE_FRAME_ROWS = 500
+"""Whole messages of a stage that are looked at in one turn of the loop, and written at once."""
+BULK_RANGES = 100
+"""Ranges that one such read may name: their numbers must fit into the URL. A task of Spark has one for each partition
+that it reads, and asks again for more."""
+BULK_PIECE_BYTES = 256 * 1024
+"""What is written to a socket at once. The event loop keeps what the socket does not take in one buffer and moves all
+of it after each send."""
+CAPTURE_OPEN_FILES = 64
+"""Files that one task of a capture writes at once; a backlog of days has more folders than that."""
+CAPTURE_BUFFER_BYTES = 128 * 1024 * 1024
+"""Rows of one task that wait in memory to become row groups of a good size."""
+CAPTURE_BYTES = 256 * 1024 * 1024
+"""A batch of a capture unless the file says otherwise: large enough for good files, small enough for one machine."""
+
+# Stopping
+
+STOP_GOODBYE_SECONDS = 1.0
+"""How long a stop waits for clients that have all their answers and were told of it: a live one answers in a round
+trip, a silent one reads the close from its socket when it wakes."""
+
+# --- gateway: filters of lists ---
+HTTP_FILTER_CHARACTERS = 2_048
+"""Of a `$filter`: people write a line."""
+HTTP_FILTER_DEPTH = 16
+"""Parentheses inside parentheses in a `$filter`; it is read by functions that call each other."""
+REPLAY_STEP_ROWS = 100_000
+"""Rows of one step of a replay that does not wait: an epoch that is staged in a few seconds."""

@@ -84,7 +84,7 @@ class Node:
 
     async def start(self) -> None:
         """Everything is up and a send works when this returns."""
-        self._check_keys()
+        self.check_keys()
         _raise_file_limit()
         loop = asyncio.get_running_loop()
         self.options.data.mkdir(parents=True, exist_ok=True)
@@ -96,16 +96,17 @@ class Node:
             raise ConfigError(f"no messaging store can be opened: {problems}")
         if self.options.config is not None:
             await run(provision(self.bus, self.options.config))
-        self.gateway = Gateway(self.bus, self.options.keys or [EMULATOR_KEY])
+        self.gateway = Gateway(self.bus, self.common_keys(), own_keys=self._own_keys())
         self._listen()
         self._watching = [
             loop.create_task(self._watch_disks()),
             loop.create_task(self._delete_idle()),
         ]
 
-    def _check_keys(self) -> None:
+    def check_keys(self) -> None:
         """The well-known key opens nothing to a network."""
-        if not self._on_loopback and not self.options.keys:
+        own = self._own_keys()
+        if not self._on_loopback and not self.options.keys and not all(own.get(name) for name in self._namespaces()):
             raise ConfigError(
                 f"listening on {self.options.host} needs keys of your own: give --key NAME=KEY[:Send,Listen,Manage]"
             )
@@ -118,13 +119,24 @@ class Node:
         config = self.options.config
         return [namespace.name for namespace in config.namespaces] if config is not None else self.options.namespaces
 
+    def common_keys(self) -> list[AuthorizationRule]:
+        """The keys of namespaces that have none of their own; one that no file declares may still be in the stores."""
+        return self.options.keys or ([EMULATOR_KEY] if self._on_loopback else [])
+
+    def _own_keys(self) -> dict[str, tuple[AuthorizationRule, ...]]:
+        """The keys of single namespaces, by name."""
+        config = self.options.config
+        return {} if config is None else {one.name: one.authorization_rules for one in config.namespaces}
+
     def _store_hosts(self, loop: asyncio.AbstractEventLoop) -> list[StoreHost]:
         hosts = []
         for url in self.options.stores:
             faults = Faults()
             self.faults.append(faults)
             opener = Opener(url, loop, faults if self.options.faults else None, self.options.unsafe)
-            hosts.append(StoreHost(opener.shown, loop, opener))
+            host = StoreHost(opener.shown, loop, opener)
+            host.on_fenced = _report_fence
+            hosts.append(host)
         return hosts
 
     def _catalogue(self, loop: asyncio.AbstractEventLoop) -> Catalogue:
@@ -167,16 +179,20 @@ class Node:
     async def _watch_disks(self) -> None:
         """Sends stop below a reserve of free space, so that receiving and settling can go on."""
         while True:
-            for store in self.bus.stores:
-                driver = store.driver
-                if driver is not None:
-                    free = await asyncio.to_thread(_free_bytes, driver.store)
-                    full = free is not None and free < limits.DISK_RESERVE_BYTES
-                    if full != store.full:
-                        log.warning("%s: %s", store.url, "is almost full; sends stop" if full else "has space again")
-                    store.full = full
-                    store.free_bytes = free
+            await self.look_at_disks()
             await asyncio.sleep(limits.DISK_CHECK_SECONDS)
+
+    async def look_at_disks(self) -> None:
+        for store, faults in zip(self.bus.stores, self.faults, strict=True):
+            driver = store.driver
+            if driver is not None:
+                free = await asyncio.to_thread(_free_bytes, driver.store)
+                # A switch may have been turned while the disk was asked.
+                full = faults.full or faults.low or (free is not None and free < limits.DISK_RESERVE_BYTES)
+                if full != store.full:
+                    log.warning("%s: %s", store.url, "is almost full; sends stop" if full else "has space again")
+                store.full = full
+                store.free_bytes = free
 
     async def _delete_idle(self) -> None:
         while True:
@@ -202,13 +218,32 @@ class Node:
         self.gateway.stopping = True
         for connection in list(self.gateway.connections):
             connection.shut_down()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(limits.STOP_SECONDS):
-                while self.gateway.connections:
-                    await asyncio.sleep(0.01)
+        await self._say_goodbye()
+        for connection in list(self.gateway.connections):
+            connection.hang_up()
         for faults in self.faults:
             faults.release()
         await run(self.bus.stop())
+
+    async def _say_goodbye(self) -> None:
+        """Waits for what is in flight, and less long for clients that only have to answer the close."""
+        connections = self.gateway.connections
+        now = asyncio.get_running_loop().time
+        deadline = now() + limits.STOP_SECONDS
+        told_at: float | None = None
+        while connections and now() < deadline:
+            if not all(connection.told for connection in connections):
+                told_at = None
+            elif told_at is None:
+                told_at = now()
+            elif now() - told_at > limits.STOP_GOODBYE_SECONDS:
+                return
+            await asyncio.sleep(0.01)
+
+
+def _report_fence(store: StoreHost) -> None:
+    """Clients hear that a store is away; why, and which one, is for those who run it."""
+    log.warning("%s: fenced: %s", store.url, store.last_error)
 
 
 def _free_bytes(store: Store) -> int | None:

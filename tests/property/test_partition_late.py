@@ -182,7 +182,9 @@ class Late(RuleBasedStateMachine):
         elif name == "activate" and broker.due_ms <= now.wall_ms and not broker.activating:
             self._begin(name, upkeep.activate(broker, now))
         elif name == "move":
-            self._begin(name, moving.move(broker, log, now, numbers, {}, "other", 0, solo.reply, ("move", log_id)))
+            self._begin(
+                name, moving.move(broker, log, now, numbers, {}, {}, "other", 0, solo.reply, ("move", log_id))
+            )
         elif name == "cancel":
             self._begin(name, upkeep.cancel(broker, now, numbers, self._cancelled, numbers))
         elif name == "peek":

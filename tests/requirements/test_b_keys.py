@@ -11,8 +11,8 @@ from azure.servicebus.exceptions import ServiceBusError
 
 from polybus import limits
 from polybus.namespace.routing import partition_for
+from polybus.testing.raw_amqp import RawClient
 from tests.requirements.kit import PARTITIONS, Bus, Gate, broker_properties, keys_for
-from tests.requirements.raw_amqp import RawClient
 from tests.sdk.python.bus import partition_of, peek_all, receive, take
 
 DOCS = Path(__file__).parents[2] / "docs"

@@ -10,8 +10,8 @@ from azure.servicebus import ServiceBusMessage as Message
 from azure.servicebus.exceptions import MessageNotFoundError
 from azure.servicebus.management import SqlRuleFilter
 
+from polybus.testing.raw_amqp import RawClient
 from tests.requirements.kit import PARTITIONS, Bus, Gate, keys_for, sequence_partitions, until
-from tests.requirements.raw_amqp import RawClient
 from tests.sdk.python.bus import peek_all, receive, receive_one, take, texts
 
 SERVER = ("--clock", "movable")

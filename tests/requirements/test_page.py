@@ -32,6 +32,12 @@ def test_the_page_has_proof_of_every_requirement(script: ModuleType) -> None:
     assert script.unproven() == []
 
 
+def test_the_page_has_proof_below_the_network_of_whatever_is_not_outside(script: ModuleType) -> None:
+    tests = script.tests_by_id()
+    core = {key for key, own in tests.items() if any(test.startswith("tests/requirements/core/") for test in own)}
+    assert {key for key, row in script.requirements().items() if "outside" not in row} == core
+
+
 def test_the_page_knows_every_id_that_a_test_carries(script: ModuleType) -> None:
     assert set(script.tests_by_id()) <= set(script.requirements())
 

@@ -7,6 +7,7 @@ import pytest
 from polybus.errors import PartitionUnavailable
 from polybus.message.message import build
 from polybus.namespace.catalogue import DOUBT
+from polybus.namespace.promise import spawn
 from polybus.namespace.sender import MARKS
 from polybus.namespace.store_host import InDoubt
 from polybus.testing.sim_store import Fault
@@ -180,3 +181,20 @@ def test_numbers_that_were_never_stored_are_not_taken_for_those_of_an_old_mark()
         small.run(2)
     expected = [f"{kind} {round_}" for kind in ("moved", "stays") for round_ in range(3)]
     assert sorted(small.bodies("q")) == sorted(expected)
+
+
+def test_a_deletion_whose_outcome_nobody_knows_when_the_bus_stops_is_said_to_be_in_doubt() -> None:
+    """It was said to have failed, and the queue was gone after the restart."""
+    small = SmallWorld(1)
+    small.queue("q")
+    catalogue = small.world.catalogue
+    catalogue.plan(Fault.FAIL_AFTER)
+    deletion = spawn(small.namespace.management.delete("q"))
+    small.run(0.01)
+    small.take_down(catalogue)
+    small.do(small.bus.stop())
+    with pytest.raises(InDoubt):
+        small.answer(deletion)
+    small.heal()
+    small.restart()
+    assert small.namespace.find("q") is None

@@ -8,7 +8,9 @@ import polybus
 from polybus.errors import PolybusError
 from polybus.namespace import recovery, sender
 from polybus.namespace.catalogue import Catalogue
+from polybus.namespace.cursors import Cursors
 from polybus.namespace.forwarder import Forwarder
+from polybus.namespace.publishing import NOTHING, Producer, Publishing
 from polybus.namespace.recovery import Recovery
 from polybus.namespace.store_host import StoreHost
 from polybus.partition import transfers
@@ -109,3 +111,29 @@ def test_a_catalogue_that_guesses_is_found(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(Catalogue, "_is_there", surely_not)
     assert found(["news"], ["catalogue", "deaths"]) != []
+
+
+def test_an_epoch_that_is_published_again_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    claim = Publishing._claim
+
+    async def forgetful(self: Publishing, namespace: str, name: str, query: str) -> Producer:
+        known = await claim(self, namespace, name, query)
+        return Producer(namespace, name, query, NOTHING, known.fenced)
+
+    monkeypatch.setattr(Publishing, "_claim", forgetful)
+    problems = found(["wide"], ["deaths"])
+    assert any("copies of 1 sends" in problem for problem in problems)
+    assert any("the tap has seen" in problem for problem in problems)
+
+
+def test_a_publication_that_nobody_follows_after_a_restart_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(self: Publishing) -> None:
+        return None
+
+    monkeypatch.setattr(Publishing, "load", nothing)
+    assert any("lost" in problem or "copies" in problem for problem in found(["wide"], ["deaths", "slowness"]))
+
+
+def test_a_cursor_that_is_felt_too_late_after_a_restart_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Cursors, "prepare", lambda self, partition, broker: None)
+    assert any("the tap has never seen" in problem for problem in found(["wide"], ["deaths"]))

@@ -11,6 +11,10 @@ from polybus.testing.server import ServerProcess
 from tests.spark.kit import Kit, start_spark
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: starts a Spark of its own, or several; run it with -m slow")
+
+
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with ServerProcess(tmp_path_factory.mktemp("bus"), "--stores", "2") as running:

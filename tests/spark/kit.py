@@ -16,6 +16,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from polybus.spark.bus import Bus
 from polybus.spark.connection import Connection
+from polybus.spark.transport import Transport
 from polybus.testing.server import ServerProcess
 from tests.sdk.python.bus import admin_client
 
@@ -23,14 +24,15 @@ QUERY_SECONDS = 60
 FORMAT = "servicebus"
 
 
-def start_spark(folder: Path) -> SparkSession:
+def start_spark(folder: Path, master: str = "local[2,4]") -> SparkSession:
     """Spark as the tests want it: two cores, four attempts, nothing to be seen from outside."""
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     os.environ["PYSPARK_PYTHON"] = sys.executable
     return (
-        SparkSession.builder.master("local[2,4]")
+        SparkSession.builder.master(master)
         .appName("polybus-tests")
         .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")
@@ -105,6 +107,10 @@ class Kit:
 
     def bus(self, entity: str) -> Bus:
         return Bus(Connection(self.server.connection_string), entity, 10)
+
+    def fault(self, name: str) -> None:
+        """Breaks something of the bus on purpose, or heals it."""
+        Transport(Connection(self.server.connection_string), 10).json("POST", f"/$polybus/faults/{name}")
 
     # Frames
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from pathlib import Path
 
 import polybus
@@ -29,7 +31,9 @@ MAY_KNOW: dict[str, set[str]] = {
     "provisioning": {*COMMON, "gateway", "namespace"},
 }
 ANYTHING_BUT_CLIENTS = {"__main__", "node", "testing", "cli"}
-CLIENTS = {"spark", "console"}
+CLIENTS = {"spark", "console", "pipelines"}
+COMMANDED = {("cli", "pipelines")}
+"""A command that runs a client; it loads the client only when it is called."""
 CODEC = {"polybus.amqp.codec", "polybus.amqp.types"}
 """All of the AMQP room that the rooms below the gateway may know: how values are written."""
 
@@ -65,6 +69,8 @@ def test_no_room_reaches_into_one_it_may_not_know() -> None:
         other = room_of(module)
         if room in CLIENTS or other in ("__version__", "BUILD", room):
             continue
+        if (room, other) in COMMANDED:
+            continue
         allowed = (other not in CLIENTS) if room in ANYTHING_BUT_CLIENTS else other in MAY_KNOW.get(room, COMMON)
         if not allowed:
             wrong.append(f"{file} ({room}) imports {module}")
@@ -75,6 +81,12 @@ def test_clients_of_a_bus_know_nothing_of_its_inside() -> None:
     inside = {"partition", "namespace", "store", "gateway", "amqp"}
     wrong = [f"{file} imports {module}" for file, room, module in edges() if room in CLIENTS and room_of(module) in inside]
     assert wrong == []
+
+
+def test_the_command_line_starts_without_spark_and_yaml() -> None:
+    look = "import sys, polybus.cli.app; print([name for name in ('pyspark', 'yaml') if name in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
 
 
 def test_below_the_gateway_only_the_codec_of_amqp_is_known() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import typer
 
-from polybus.cli import rules
+from polybus.cli import pipelines, rules
 from polybus.cli.backup import backup
 from polybus.cli.check import check
 from polybus.cli.client import client_command
@@ -36,6 +36,7 @@ app.add_typer(entity_commands(QUEUE), name="queue")
 app.add_typer(entity_commands(TOPIC), name="topic")
 app.add_typer(entity_commands(SUBSCRIPTION), name="subscription")
 app.add_typer(rules.app, name="rule")
+app.add_typer(pipelines.app, name="pipelines")
 app.command()(check)
 app.command()(backup)
 app.command()(version)

@@ -114,7 +114,8 @@ def serve(
                 log.warning("%s", warning)
         code = asyncio.run(run_node(options))
     except (PolybusError, OSError, ValueError) as error:
-        typer.echo(f"polybus: {error}", err=True)
+        cause = "" if error.__cause__ is None else f" {error.__cause__}"
+        typer.echo(f"polybus: {error}{cause}", err=True)
         raise typer.Exit(2) from None
     raise typer.Exit(code)
 

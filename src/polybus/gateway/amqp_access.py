@@ -7,7 +7,7 @@ the connection's own. spec/amqp.md §2.3, §2.5.
 
 from __future__ import annotations
 
-from polybus.errors import QuotaExceeded
+from polybus.errors import QuotaExceeded, Unauthorized
 from polybus.gateway.sas import Rights, require
 from polybus.limits import AMQP_GRANTS_PER_CONNECTION
 
@@ -26,9 +26,11 @@ class _Held:
 class Access:
     """The rights of one connection."""
 
-    __slots__ = ("_held", "login", "next_expiry_ms")
+    __slots__ = ("_held", "login", "logins", "next_expiry_ms")
 
     def __init__(self) -> None:
+        self.logins: dict[str, Rights] = {}
+        """What a password allows, by namespace; the client says only later which one it means."""
         self.login = Rights.NONE
         self.next_expiry_ms: int | None = None
         self._held: dict[Scope, _Held] = {}
@@ -37,6 +39,12 @@ class Access:
     def granted(self) -> bool:
         """Whether the client has shown who it is."""
         return bool(self.login) or bool(self._held)
+
+    def enter(self, namespace: str) -> None:
+        """The client is in this namespace; Unauthorized where its password opens only others."""
+        self.login = self.logins.get(namespace, Rights.NONE)
+        if self.logins and not self.login:
+            raise Unauthorized(f"Unauthorized access. The login does not open the namespace '{namespace}'.")
 
     def grant(self, scope: Scope, rights: Rights, expires_ms: int) -> None:
         if scope not in self._held and len(self._held) >= AMQP_GRANTS_PER_CONNECTION:

@@ -20,7 +20,6 @@ from polybus.errors import (
     NotImplementedByBus,
     PolybusError,
     QuotaExceeded,
-    Unauthorized,
 )
 from polybus.gateway.amqp_addresses import Place, address_of, parsed, session_filter, uri_of
 from polybus.gateway.amqp_cbs import CBS, TokenLink
@@ -62,12 +61,20 @@ def refuse(endpoint: AmqpEndpoint, link: Link, error: Exception) -> None:
     extra = {
         "connection": endpoint.id,
         "link": link.name,
+        "entity": _asked_for(link),
         "tracking_id": tracking_id,
         "condition": condition_of(error),
     }
     log.info("a link was refused: %s", description_of(error), extra=extra)
     link.refuse(amqp_error(error, tracking_id))
     endpoint.wake()
+
+
+def _asked_for(link: Link) -> str | None:
+    """The address as the client wrote it, without a query, in which tokens travel."""
+    end = link.attach.source if isinstance(link, OutgoingLink) else link.attach.target
+    address = None if end is None or isinstance(end, Coordinator) else end.address
+    return None if address is None else address.partition("?")[0][:260]
 
 
 def _attach(endpoint: AmqpEndpoint, link: Link, attach: Attach) -> None:
@@ -81,10 +88,9 @@ def _attach(endpoint: AmqpEndpoint, link: Link, attach: Attach) -> None:
 
 
 def _attach_coordinator(endpoint: AmqpEndpoint, link: IncomingLink) -> None:
+    """No token is asked for: the Java SDK opens this link first, and a transaction opens nothing by itself."""
     if endpoint.namespace.tier.is_basic:
         raise NotImplementedByBus("The Basic tier has no transactions.")
-    if not endpoint.access.granted:
-        raise Unauthorized("Unauthorized access. A token must be shown before a transaction can be declared.")
     CoordinatorLink(endpoint, link).start()
 
 

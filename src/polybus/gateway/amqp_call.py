@@ -134,10 +134,16 @@ class Call:
             raise SessionLockLost(f"The session lock on '{session_id}' is not held by this client.")
         return held
 
+    @property
+    def names_session(self) -> bool:
+        """Whether the request is about one session, by its name or by its receiver's link."""
+        return self._body.get("session-id") is not None or self._linked_session() is not None
+
     def _session_id(self) -> str:
         """The session that the request names, or that of its receiver's link: the Go SDK names only that (§6.1)."""
-        if self._body.get("session-id") is None:
-            receiver = self.endpoint.receiver_named(self.request.application.get("associated-link-name"))
-            if isinstance(receiver, SessionReceiveLink) and receiver.session_id is not None:
-                return receiver.session_id
-        return checked_session_id(self.text("session-id"))
+        linked = self._linked_session() if self._body.get("session-id") is None else None
+        return checked_session_id(self.text("session-id")) if linked is None else linked
+
+    def _linked_session(self) -> str | None:
+        receiver = self.endpoint.receiver_named(self.request.application.get("associated-link-name"))
+        return receiver.session_id if isinstance(receiver, SessionReceiveLink) else None

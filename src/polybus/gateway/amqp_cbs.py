@@ -6,21 +6,18 @@ are replies with a status, never rejected transfers: a rejected one leaves Pytho
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import TYPE_CHECKING, Final
 
 from polybus.amqp.incoming import IncomingLink
 from polybus.amqp.types import Int
 from polybus.errors import BusError, NotImplementedByBus, Unauthorized
-from polybus.gateway.amqp_errors import description_of
+from polybus.gateway.amqp_errors import description_of, new_tracking_id
 from polybus.gateway.amqp_requests import Request, RequestLink
 from polybus.gateway.sas import scope_of
 
 if TYPE_CHECKING:
     from polybus.gateway.amqp_endpoint import AmqpEndpoint
-
-log = logging.getLogger(__name__)
 
 CBS: Final = ("$cbs",)
 _ACCEPTED: Final = 202
@@ -38,14 +35,17 @@ class TokenLink(RequestLink):
         try:
             self._take_token(request)
             status, description = _ACCEPTED, "Accepted"
-        except BusError as error:
-            extra = {"connection": self.endpoint.id, "audience": request.application.get("name")}
-            log.info("a token was refused: %s", error.description, extra=extra)
-            status, description = error.http_status, error.description
         except Exception as error:
-            log.exception("a token could not be checked", extra={"connection": self.endpoint.id})
-            status, description = 500, description_of(error)
+            tracking_id = new_tracking_id(self.endpoint.id)
+            self.report(error, tracking_id, "a token was refused", self._shown(request))
+            status = error.http_status if isinstance(error, BusError) else 500
+            description = f"{description_of(error)} TrackingId:{tracking_id}"
         _reply(request, status, description)
+
+    def _shown(self, request: Request) -> str:
+        """The path that a token was shown for. What else the client wrote there may be the token itself."""
+        audience = request.application.get("name")
+        return "/".join(scope_of(audience, self.endpoint.gateway.hosts))[:260] if isinstance(audience, str) else ""
 
     def _take_token(self, request: Request) -> None:
         if request.operation != "put-token":
@@ -54,7 +54,7 @@ class TokenLink(RequestLink):
         if not isinstance(audience, str) or not isinstance(token, str):
             raise Unauthorized("MalformedToken: A token and the audience that it is for are needed.")
         endpoint = self.endpoint
-        grant = endpoint.gateway.check_token(endpoint.namespace, token, audience)
+        grant = endpoint.show(token, audience)
         # Expiry is a wall time; the connection's own clock is monotonic.
         lasts_ms = int((grant.expires_s - time.time()) * 1000)
         scope = scope_of(audience, endpoint.gateway.hosts)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from polybus.amqp.events import Delivery
 from polybus.amqp.incoming import IncomingLink
 from polybus.amqp.outcomes import ACCEPTED_BYTES, Declare, Declared, transaction_request
 from polybus.errors import PolybusError
-from polybus.gateway.amqp_errors import is_bug, new_tracking_id, rejected
+from polybus.gateway.amqp_errors import new_tracking_id, rejected
 from polybus.gateway.amqp_link_end import LinkEnd
 from polybus.gateway.amqp_requests import ANY_RIGHT, UNLIMITED_SIZE, value_of
 from polybus.limits import AMQP_REQUEST_CREDIT
@@ -18,8 +17,6 @@ from polybus.namespace.promise import Promise, spawn
 
 if TYPE_CHECKING:
     from polybus.gateway.amqp_endpoint import AmqpEndpoint
-
-log = logging.getLogger(__name__)
 
 
 class CoordinatorLink(LinkEnd):
@@ -65,10 +62,7 @@ class CoordinatorLink(LinkEnd):
 
     def _refuse(self, delivery_id: int, error: Exception) -> None:
         tracking_id = new_tracking_id(self.endpoint.id)
-        if is_bug(error):
-            log.error("a transaction failed inside", exc_info=error, extra={"tracking_id": tracking_id})
-        else:
-            self.report(error, tracking_id, "a transaction was refused")
+        self.report(error, tracking_id, "a transaction was refused")
         self._incoming.settle_incoming(delivery_id, rejected(error, tracking_id))
         self.endpoint.wake()
 

@@ -30,7 +30,7 @@ from polybus.amqp.events import (
 from polybus.amqp.outcomes import AmqpError
 from polybus.amqp.outgoing import OutgoingLink
 from polybus.amqp.sasl import AUTH, OK
-from polybus.amqp.states import CLOSED
+from polybus.amqp.states import CLOSED, CLOSING
 from polybus.amqp.types import Symbol
 from polybus.clock import Clock
 from polybus.errors import QuotaExceeded, ShuttingDown, Unauthorized
@@ -41,7 +41,7 @@ from polybus.gateway.amqp_link_end import LinkEnd, SessionLinks
 from polybus.gateway.amqp_login import log_in
 from polybus.gateway.amqp_requests import ReplyLink
 from polybus.gateway.amqp_transactions import ClientTransactions
-from polybus.gateway.gateway import Gateway
+from polybus.gateway.gateway import Gateway, Grant
 from polybus.limits import AMQP_CONNECTIONS, AMQP_TOKEN_MS, AMQP_TURN_BYTES, AMQP_UNANSWERED_BYTES, AMQP_UNSENT_BYTES
 from polybus.namespace.namespace import Namespace
 
@@ -79,6 +79,7 @@ class AmqpEndpoint:
         "_closing",
         "_deadline_ms",
         "_flush_due",
+        "_named",
         "_opened",
         "_reading_paused",
         "_transactions",
@@ -103,7 +104,9 @@ class AmqpEndpoint:
         self.now_ms = now_ms
         self.id = f"c{next(_numbers)}"
         self.connection = Connection(_CONFIG, now_ms)
-        self.namespace: Namespace = gateway.namespace_for(None)
+        self.namespace: Namespace = gateway.first_namespace
+        self._named = False
+        """Whether it is known which namespace the client means: by host name, by login, or by its first token."""
         self.access = Access()
         self._transactions: ClientTransactions | None = None
         self.blocked = False
@@ -251,6 +254,16 @@ class AmqpEndpoint:
         if self._under_way == 0:
             self._close(ShuttingDown("The bus is shutting down."))
 
+    @property
+    def told(self) -> bool:
+        """Whether everything has left, the close included: only the client's own goodbye is missing."""
+        state = self.connection.state
+        return state in (CLOSING, CLOSED) and not self._flush_due and self.transport.unsent == 0
+
+    def hang_up(self) -> None:
+        """The bus waits no longer: the socket is closed."""
+        self._end()
+
     def _close(self, error: Exception) -> None:
         tracking_id = new_tracking_id(self.id)
         log.info("a connection is closed: %s", error, extra={"connection": self.id, "tracking_id": tracking_id})
@@ -305,7 +318,9 @@ class AmqpEndpoint:
         elif isinstance(event, SaslInit):
             welcome = log_in(self.gateway, self.access, event)
             if not welcome:
-                log.info("a login with %s was refused", event.mechanism, extra={"connection": self.id})
+                extra = {"connection": self.id, "tracking_id": new_tracking_id(self.id)}
+                text = "a login with %.20s was refused: the mechanism, the name or the password is wrong"
+                log.info(text, event.mechanism, extra=extra)
             self.handle(self.connection.sasl_outcome(OK if welcome else AUTH))
         elif isinstance(event, Opened):
             self._on_opened(event)
@@ -316,7 +331,6 @@ class AmqpEndpoint:
 
     def _on_opened(self, event: Opened) -> None:
         gateway = self.gateway
-        self.namespace = gateway.namespace_for(event.open.hostname)
         if gateway.stopping:
             self._close(ShuttingDown("The bus is shutting down."))
             return
@@ -325,8 +339,33 @@ class AmqpEndpoint:
             return
         self._opened = True
         gateway.stats.connections_opened += 1
+        try:
+            self._enter(event.open.hostname)
+        except Unauthorized as error:
+            self._close(error)
         if not self.access.granted:
             self._deadline_ms = self.now_ms + AMQP_TOKEN_MS
+
+    def _enter(self, hostname: str | None) -> None:
+        """The namespace that the host name means, else the first that the login opens, else the first token's."""
+        namespaces = self.gateway.bus.namespaces
+        named = self.gateway.namespace_named(hostname)
+        if named is None and self.access.logins:
+            named = next(one for one in namespaces.values() if one.name in self.access.logins)
+        if named is not None:
+            self._named = True
+            self.namespace = named
+            self.access.enter(named.name)
+
+    def show(self, token: str, audience: str) -> Grant:
+        """What a token allows here. The first one of a client that said no name decides on its namespace."""
+        namespace = self.namespace
+        if not self._named:
+            namespace = self.gateway.namespace_signing(token, audience)
+        grant = self.gateway.check_token(namespace, token, audience)
+        self._named = True
+        self.namespace = namespace
+        return grant
 
     def _report_end(self, error: AmqpError) -> None:
         level = logging.WARNING if error.condition not in _QUIET else logging.INFO

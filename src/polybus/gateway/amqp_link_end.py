@@ -14,9 +14,9 @@ from polybus.amqp.events import Delivery, OutgoingDelivery
 from polybus.amqp.link import Link
 from polybus.amqp.outcomes import DeliveryState
 from polybus.clock import Now
-from polybus.errors import EntityNotFound, PolybusError, Unauthorized
+from polybus.errors import EntityNotFound, PolybusError, StoreError, Unauthorized
 from polybus.gateway.amqp_addresses import Place
-from polybus.gateway.amqp_errors import amqp_error, condition_of, description_of, new_tracking_id
+from polybus.gateway.amqp_errors import amqp_error, condition_of, description_of, is_bug, new_tracking_id
 from polybus.gateway.sas import Rights
 
 if TYPE_CHECKING:
@@ -127,15 +127,19 @@ class LinkEnd:
         self.detached(unsent)
         self.endpoint.wake()
 
-    def report(self, error: Exception, tracking_id: str, what: str) -> None:
-        """Writes a refusal down, without anything that a client wrote into a message."""
-        if not log.isEnabledFor(logging.INFO):
+    def report(self, error: Exception, tracking_id: str, what: str, entity: str | None = None) -> None:
+        """Writes a refusal down, without anything that a client wrote into a message; a bug of ours with its trace."""
+        level = logging.ERROR if is_bug(error) else logging.INFO
+        if not log.isEnabledFor(level):
             return
         extra = {
             "connection": self.endpoint.id,
             "link": self.link.name,
-            "entity": None if self.place is None else self.place.path,
+            "entity": entity if self.place is None else self.place.path,
             "tracking_id": tracking_id,
             "condition": condition_of(error),
         }
-        log.info("%s: %s", what, description_of(error), extra=extra)
+        if isinstance(error.__cause__, StoreError):
+            extra["cause"] = str(error.__cause__)
+        trace = error if level == logging.ERROR else None
+        log.log(level, "%s: %s", what, description_of(error), extra=extra, exc_info=trace)

@@ -18,14 +18,14 @@ _TOKENS_FOLLOW: Final = ("MSSBCBS", "ANONYMOUS")
 
 
 def log_in(gateway: Gateway, access: Access, init: SaslInit) -> bool:
-    """Whether the client is welcome; what a password allows is put into `access`."""
+    """Whether the client is welcome; what a password allows, and where, is put into `access`."""
     if init.mechanism in _TOKENS_FOLLOW:
         return True
     given = plain_credentials(init.initial_response) if init.mechanism == "PLAIN" else None
     if given is None:
         return False
     try:
-        access.login = gateway.check_password(given[0], given[1])
+        access.logins = gateway.check_password(given[0], given[1])
     except Unauthorized:
         return False
     return True

@@ -6,7 +6,6 @@ long it may take, and how its result or its error goes back. spec/amqp.md §6.1,
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +17,7 @@ from polybus.gateway import amqp_management_sessions as sessions
 from polybus.gateway import amqp_rules as rules
 from polybus.gateway.amqp_addresses import Place
 from polybus.gateway.amqp_call import Answer, Call
-from polybus.gateway.amqp_errors import condition_of, description_of, is_bug, new_tracking_id
+from polybus.gateway.amqp_errors import condition_of, description_of, new_tracking_id
 from polybus.gateway.amqp_requests import NodeKey, Request, RequestLink
 from polybus.gateway.sas import Rights
 from polybus.limits import AMQP_MANAGEMENT_MS, AMQP_REQUESTS_UNDER_WAY
@@ -27,8 +26,6 @@ from polybus.namespace.promise import Handle, Promise, spawn
 
 if TYPE_CHECKING:
     from polybus.gateway.amqp_endpoint import AmqpEndpoint
-
-log = logging.getLogger(__name__)
 
 Operation = Callable[[Call], Coroutine[Any, Any, Answer]]
 
@@ -128,10 +125,7 @@ class Pending:
 
     def refuse(self, error: Exception) -> None:
         tracking_id = new_tracking_id(self._link.endpoint.id)
-        if is_bug(error):
-            log.error("a management request failed inside", exc_info=error, extra={"tracking_id": tracking_id})
-        else:
-            self._link.report(error, tracking_id, f"{self._request.operation} was refused")
+        self._link.report(error, tracking_id, f"the operation {self._request.operation[:100]!a} was refused")
         place = self._link.place
         if place is not None and isinstance(error, PolybusError):
             stats = self._link.endpoint.gateway.stats.entity(place.namespace.name, place.stats_path())

@@ -9,7 +9,7 @@ from typing import Final
 from uuid import UUID
 
 from polybus.amqp.types import AmqpArray, Int, Timestamp
-from polybus.errors import ArgumentError, ArgumentOutOfRange, InvalidOperation, NotImplementedByBus
+from polybus.errors import ArgumentError, ArgumentOutOfRange, InvalidOperation
 from polybus.gateway.amqp_call import Answer, Call, nothing
 from polybus.gateway.amqp_properties import check_properties
 from polybus.gateway.amqp_sections import client_message
@@ -181,13 +181,14 @@ async def cancel_scheduled(call: Call) -> Answer:
 
 
 async def batch_delete(call: Call) -> Answer:
-    if call.entity.requires_session(call.place.address):
-        raise NotImplementedByBus("Messages of an entity with sessions cannot be deleted in batches.")
+    held = None
+    if call.entity.requires_session(call.place.address) and call.names_session:
+        held = call.held_session()
     most = AMQP_DELETED_PREMIUM if call.namespace.tier.is_premium else AMQP_DELETED_STANDARD
     wanted = call.number("message-count")
     if not 1 <= wanted <= most:
         raise ArgumentOutOfRange(f"The field 'message-count' must be between 1 and {most}.")
     before_ms = call.number("enqueued-time-utc", call.namespace.bus.clock.now().wall_ms)
     log_id = call.place.log_id()
-    deleted = await operations.delete_messages(call.namespace, call.entity, log_id, wanted, before_ms)
+    deleted = await operations.delete_messages(call.namespace, call.entity, log_id, wanted, before_ms, held)
     return Answer({"message-count": Int(deleted)}) if deleted else nothing()

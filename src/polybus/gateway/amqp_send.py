@@ -7,7 +7,6 @@ are rejected with a full error, never released or modified, on which the Python 
 
 from __future__ import annotations
 
-import logging
 import time
 from typing import TYPE_CHECKING, Final
 
@@ -18,7 +17,7 @@ from polybus.amqp.types import Symbol
 from polybus.errors import MessageTooLarge, NotImplementedByBus, PolybusError, ServerBusy
 from polybus.gateway.amqp_addresses import Place
 from polybus.gateway.amqp_batch import BATCH_FORMAT, batch_messages
-from polybus.gateway.amqp_errors import is_bug, new_tracking_id, rejected
+from polybus.gateway.amqp_errors import new_tracking_id, rejected
 from polybus.gateway.amqp_link_end import LinkEnd
 from polybus.gateway.amqp_properties import check_properties
 from polybus.gateway.amqp_sections import client_message
@@ -29,8 +28,6 @@ from polybus.namespace.promise import Promise, spawn
 
 if TYPE_CHECKING:
     from polybus.gateway.amqp_endpoint import AmqpEndpoint
-
-log = logging.getLogger(__name__)
 
 TRANSFER_DESTINATION: Final = "com.microsoft:transfer-destination-address"
 BATCH_SIZE: Final = "com.microsoft:max-message-batch-size"
@@ -124,18 +121,11 @@ class SendLink(LinkEnd):
         self.endpoint.ended(context.bytes)
 
     def _count(self, sending: _Sending) -> None:
-        stats = self._stats
-        stats.incoming_messages += sending.messages
-        stats.incoming_bytes += sending.bytes
-        stats.requests += 1
-        stats.send_seconds += time.perf_counter() - sending.arrived_s
+        self._stats.accepted(sending.messages, sending.bytes, time.perf_counter() - sending.arrived_s)
 
     def _refuse(self, delivery_id: int, error: Exception) -> None:
         tracking_id = new_tracking_id(self.endpoint.id)
-        if is_bug(error):
-            log.error("a send failed inside", exc_info=error, extra={"tracking_id": tracking_id})
-        else:
-            self.report(error, tracking_id, "a send was rejected")
+        self.report(error, tracking_id, "a send was rejected")
         if isinstance(error, PolybusError):
             self._stats.refused(error)
         self._incoming.settle_incoming(delivery_id, rejected(error, tracking_id))

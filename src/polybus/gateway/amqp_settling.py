@@ -6,7 +6,6 @@ is rejected with an error, whatever was asked for. spec/amqp.md §5.2, §5.3.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from polybus.amqp.events import OutgoingDelivery
@@ -26,7 +25,7 @@ from polybus.amqp.types import AmqpArray, Described
 from polybus.clock import Now
 from polybus.errors import ArgumentError, InvalidOperation, PolybusError
 from polybus.gateway.amqp_addresses import Place
-from polybus.gateway.amqp_errors import is_bug, new_tracking_id, rejected
+from polybus.gateway.amqp_errors import new_tracking_id, rejected
 from polybus.gateway.amqp_link_end import LinkEnd
 from polybus.gateway.sas import Rights
 from polybus.gateway.stats import EntityStats
@@ -37,8 +36,6 @@ from polybus.partition.output import Reply
 
 if TYPE_CHECKING:
     from polybus.gateway.amqp_endpoint import AmqpEndpoint
-
-log = logging.getLogger(__name__)
 
 CONFIRMATIONS: Final[dict[str, bytes]] = {
     transactions.COMPLETE: ACCEPTED_BYTES,
@@ -213,10 +210,7 @@ class SettlingLink(LinkEnd):
 
     def _refuse(self, outgoing: OutgoingDelivery, error: Exception, settled: bool) -> None:
         tracking_id = new_tracking_id(self.endpoint.id)
-        if is_bug(error):
-            log.error("a settlement failed inside", exc_info=error, extra={"tracking_id": tracking_id})
-        else:
-            self.report(error, tracking_id, "a settlement was rejected")
+        self.report(error, tracking_id, "a settlement was rejected")
         if isinstance(error, PolybusError):
             self.stats.refused(error)
         if not settled:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import quote
 
 from polybus.errors import ArgumentError
 from polybus.gateway.atom_render import (
@@ -120,6 +121,8 @@ class Page:
     skip: int = 0
     top: int = PAGE
     more: bool = False
+    filter: str = ""
+    """The `$filter` that the next page has, too."""
 
 
 def parse_page(skip: str | None, top: str | None) -> tuple[int, int]:
@@ -207,6 +210,8 @@ def _feed(title: str, items: list[str], context: AtomContext, page: Page) -> byt
 
 def _next_url(context: AtomContext, page: Page) -> str:
     query = f"%24skip={page.skip + page.top}&%24top={page.top}"
+    if page.filter:
+        query += f"&%24filter={quote(page.filter, safe='')}"
     if context.api_version:
         query += f"&api-version={context.api_version}"
     return _url(context.base_url, page.path, query)

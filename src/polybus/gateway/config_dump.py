@@ -57,8 +57,11 @@ def declared_subscription(
 
 
 def _namespace(namespace: NamespaceConfig, with_keys: bool) -> dict[str, Any]:
+    keys = namespace.authorization_rules if with_keys else ()
+    rules = {AUTHORIZATION_RULES: [_authorization_rule(rule, True) for rule in keys]} if keys else {}
     return {
         "Name": namespace.name,
+        **rules,
         "Queues": [{"Name": queue.path, **_properties(queue, with_keys)} for queue in namespace.queues],
         "Topics": [_topic(topic, with_keys) for topic in namespace.topics],
     }

@@ -38,7 +38,7 @@ from polybus.namespace.description import (
 from polybus.namespace.names import fold
 from polybus.namespace.properties import AUTHORIZATION_RULES, PROPERTIES
 from polybus.namespace.tiers import STANDARD, Tier
-from polybus.namespace.validation import Violation, violations
+from polybus.namespace.validation import Violation, authorization_violations, violations
 
 __all__ = [
     "EMULATOR_NAMESPACE",
@@ -77,7 +77,7 @@ def load(text: str, source_name: str, tier: Tier = STANDARD) -> ConfigFile:
 
 
 def _namespace(cursor: Cursor, tier: Tier) -> NamespaceConfig:
-    cursor.warn_of_unknown_keys(("Name", "Queues", "Topics"))
+    cursor.warn_of_unknown_keys(("Name", "Queues", "Topics", AUTHORIZATION_RULES))
     name = cursor.required("Name").text()
     if not name:
         raise cursor.error("Name is empty")
@@ -87,7 +87,18 @@ def _namespace(cursor: Cursor, tier: Tier) -> NamespaceConfig:
     paths = [queue.path for queue in queues] + [topic.description.path for topic in topics]
     _check_distinct([*queue_cursors, *topic_cursors], paths, "queue or topic")
     _warn_of_count(cursor, len(paths), _EMULATOR_ENTITIES, "queues and topics")
-    return NamespaceConfig(name, queues, topics)
+    return NamespaceConfig(name, queues, topics, _namespace_keys(cursor))
+
+
+def _namespace_keys(cursor: Cursor) -> tuple[AuthorizationRule, ...]:
+    """The keys of a namespace alone; a key that nobody knows would open it to nobody, so each must be there."""
+    items = _items(cursor, AUTHORIZATION_RULES)
+    for item in items:
+        item.required("PrimaryKey")
+    rules = tuple(_authorization_rule(item) for item in items)
+    for violation in authorization_violations(rules):
+        raise cursor.required(AUTHORIZATION_RULES).error(violation.text)
+    return rules
 
 
 def _queue(cursor: Cursor, tier: Tier) -> QueueDescription:

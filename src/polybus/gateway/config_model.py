@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from polybus.namespace.description import (
+    AuthorizationRule,
     Description,
     QueueDescription,
     SubscriptionDescription,
@@ -50,6 +51,8 @@ class NamespaceConfig:
     name: str
     queues: tuple[QueueDescription, ...] = ()
     topics: tuple[TopicConfig, ...] = ()
+    authorization_rules: tuple[AuthorizationRule, ...] = ()
+    """Keys of this namespace alone; without them it has those of the bus."""
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,30 @@
 """What clients are connected to: the bus, who may do what on it, and the connections that are open.
 
 AMQP and HTTP share this: one way to find the namespace that a client means, and one gate that every token goes
-through. SAS expiry is judged by the real clock, whatever the bus's own clock says.
+through. A namespace is meant by the host name that a client uses, else by the key that it shows, else it is the first
+one; which one is meant is found before the gate, and opens nothing. SAS expiry is judged by the real clock, whatever
+the bus's own clock says.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from hmac import compare_digest
 from typing import Protocol
 
 from polybus.errors import Unauthorized
-from polybus.gateway.sas import MALFORMED_TOKEN, Rights, RuleLookup, authorize, is_sas, parse_token, refusal
+from polybus.gateway.sas import (
+    MALFORMED_TOKEN,
+    Rights,
+    RuleLookup,
+    authorize,
+    is_sas,
+    parse_token,
+    refusal,
+    signed_here,
+)
 from polybus.gateway.stats import Stats
 from polybus.namespace.bus import Bus
 from polybus.namespace.description import AuthorizationRule
@@ -39,6 +51,13 @@ class Connected(Protocol):
     def shut_down(self) -> None:
         """Takes no new work, answers what is in flight, then closes with a retryable condition."""
 
+    @property
+    def told(self) -> bool:
+        """Whether everything has left, the close included: only the client's own goodbye is missing."""
+
+    def hang_up(self) -> None:
+        """The bus waits no longer."""
+
 
 class Gateway:
     def __init__(
@@ -48,27 +67,47 @@ class Gateway:
         *,
         hosts: list[str] | None = None,
         jwt_verifier: JwtVerifier | None = None,
+        own_keys: Mapping[str, Sequence[AuthorizationRule]] | None = None,
     ) -> None:
+        """`own_keys` are those of single namespaces, by name; `keys` open all the others."""
         self.bus = bus
         self.keys = keys
+        self._own_keys = {name.lower(): rules for name, rules in (own_keys or {}).items() if rules}
         self.hosts = hosts or []
         self.jwt_verifier = jwt_verifier
         self.stats = Stats()
         self.connections: dict[Connected, None] = {}
         self.stopping = False
 
-    def namespace_for(self, host: str | None) -> Namespace:
-        """The namespace that a client means: by the first label of the host name it uses, else the first one."""
+    def namespace_named(self, host: str | None) -> Namespace | None:
+        """The namespace whose name is the host name that a client uses, or its first label."""
         label = (host or "").split(":")[0].split(".")[0].lower()
-        found = self.bus.namespaces.get(label) or self.bus.namespaces.get((host or "").lower())
-        return found or next(iter(self.bus.namespaces.values()))
+        return self.bus.namespaces.get(label) or self.bus.namespaces.get((host or "").lower())
+
+    @property
+    def first_namespace(self) -> Namespace:
+        return next(iter(self.bus.namespaces.values()))
+
+    def namespace_signing(self, text: str | None, audience: str) -> Namespace:
+        """The namespace whose key made a token, for a client that says no name; else the first one."""
+        if len(self.bus.namespaces) > 1 and text and is_sas(text):
+            with contextlib.suppress(Unauthorized):
+                token = parse_token(text)
+                for namespace in self.bus.namespaces.values():
+                    if signed_here(token, audience, self.rules_of(namespace), hosts=self.hosts):
+                        return namespace
+        return self.first_namespace
+
+    def keys_of(self, namespace: Namespace) -> Sequence[AuthorizationRule]:
+        """The rules of a namespace as a whole."""
+        return self._own_keys.get(namespace.name.lower(), self.keys)
 
     def rules_of(self, namespace: Namespace) -> RuleLookup:
         """The authorization rules by folded entity path; those of the namespace for the empty path."""
 
-        def lookup(path: str) -> list[AuthorizationRule] | tuple[AuthorizationRule, ...]:
+        def lookup(path: str) -> Sequence[AuthorizationRule]:
             if not path:
-                return self.keys
+                return self.keys_of(namespace)
             entity = namespace.find(path)
             return () if entity is None else entity.description.authorization_rules
 
@@ -88,16 +127,27 @@ class Gateway:
         rights = authorize(token, audience, time.time(), self.rules_of(namespace), hosts=self.hosts)
         return Grant(audience, rights, token.expires_s)
 
-    def check_password(self, name: str, password: str) -> Rights:
-        """The rights of a namespace rule by its name and key (SASL PLAIN); Unauthorized where they do not fit."""
-        found = Rights.NONE
-        given = password.encode()
-        for rule in self.keys:
-            fits = False
-            for key in (rule.primary_key, rule.secondary_key):
-                fits |= compare_digest(key.encode(), given) and key != ""
-            if fits and rule.key_name == name:
-                found |= Rights.of(rule.rights)
+    def check_password(self, name: str, password: str) -> dict[str, Rights]:
+        """The rights of the rule of that name and key (SASL PLAIN), by the name of each namespace that has it.
+
+        Unauthorized where no namespace has one.
+        """
+        found = {
+            namespace.name: rights
+            for namespace in self.bus.namespaces.values()
+            if (rights := _password_rights(self.keys_of(namespace), name, password.encode()))
+        }
         if not found:
             raise Unauthorized("The user name or the password is wrong.")
         return found
+
+
+def _password_rights(rules: Sequence[AuthorizationRule], name: str, given: bytes) -> Rights:
+    found = Rights.NONE
+    for rule in rules:
+        fits = False
+        for key in (rule.primary_key, rule.secondary_key):
+            fits |= compare_digest(key.encode(), given) and key != ""
+        if fits and rule.key_name == name:
+            found |= Rights.of(rule.rights)
+    return found

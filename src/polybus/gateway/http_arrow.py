@@ -7,14 +7,18 @@ refused before memory is taken for it.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import struct
+import sys
+from array import array
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Any
 
 from polybus import limits
 from polybus.errors import ArgumentError, NotImplementedByBus
-from polybus.gateway.http_rows import BINARY, INT, LONG, MAP, READ_COLUMNS, TEXT, TIME
+from polybus.message.columns import BINARY, INT, LONG, MAP, READ_COLUMNS, TEXT, TIME
 
 ARROW_TYPE = "application/vnd.apache.arrow.stream"
 END_KEY = b"polybus.end"
@@ -32,6 +36,39 @@ def pyarrow() -> Any:
     return pyarrow
 
 
+async def load_pyarrow(*, arrays: bool = False) -> None:
+    """Imports the library, the first time, where it does not stop the loop.
+
+    With `arrays` also what it imports when a list becomes an array: all of pandas, where that is installed.
+    """
+    if "pyarrow.ipc" not in sys.modules:
+        await asyncio.to_thread(pyarrow)
+    if arrays and "pandas" not in sys.modules:
+        await asyncio.to_thread(lambda: pyarrow().array([0]))
+
+
+class _Stream:
+    """Batches to the bytes of a stream, which leave as they are made."""
+
+    def __init__(self, pa: Any, schema: Any) -> None:
+        self._schema = schema
+        self._sink = _Sink()
+        self._pa = pa
+        self._writer = pa.ipc.new_stream(self._sink, schema)
+
+    def write(self, arrays: list[Any]) -> list[Any]:
+        self._writer.write_batch(self._pa.RecordBatch.from_arrays(arrays, schema=self._schema))
+        return self._sink.take()
+
+    def end(self, summary: dict[str, object]) -> list[Any]:
+        """The empty batch that ends the stream, and says how."""
+        arrays = [self._pa.nulls(0, field.type) for field in self._schema]
+        empty = self._pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        self._writer.write_batch(empty, custom_metadata={END_KEY: json.dumps(summary).encode()})
+        self._writer.close()
+        return self._sink.take()
+
+
 class ArrowWriter:
     """Columns to the bytes of a stream. Rows are turned into Arrow as they come, so that no batch is a long step."""
 
@@ -39,8 +76,7 @@ class ArrowWriter:
         self._pa = pyarrow()
         kinds = _arrow_kinds(self._pa)
         self._schema = self._pa.schema([(name, kinds[READ_COLUMNS[name][0]]) for name in columns])
-        self._sink = _Sink()
-        self._writer = self._pa.ipc.new_stream(self._sink, self._schema)
+        self._stream = _Stream(self._pa, self._schema)
         self._chunks: dict[str, list[Any]] = {name: [] for name in columns}
 
     def add(self, columns: dict[str, list[object]]) -> None:
@@ -48,12 +84,14 @@ class ArrowWriter:
         for name, values in columns.items():
             self._chunks[name].append(self._array(name, values))
 
-    def batch(self) -> bytes:
+    def batch(self) -> list[Any]:
         """The batch of all rows that were added."""
         arrays = [self._pa.concat_arrays(chunks) for chunks in self._chunks.values()]
         self._chunks = {name: [] for name in self._chunks}
-        self._writer.write_batch(self._pa.record_batch(arrays, schema=self._schema))
-        return self._sink.take()
+        return self._stream.write(arrays)
+
+    def end(self, summary: dict[str, object]) -> list[Any]:
+        return self._stream.end(summary)
 
     def _array(self, name: str, values: list[object]) -> Any:
         kind, arrow_type = READ_COLUMNS[name][0], self._schema.field(name).type
@@ -72,34 +110,75 @@ class ArrowWriter:
         items = self._pa.array([item for value in values for item in value.values()], self._pa.string())
         return self._pa.MapArray.from_arrays(self._pa.array(offsets, self._pa.int32()), keys, items, type=arrow_type)
 
-    def end(self, summary: dict[str, object]) -> bytes:
-        """The empty batch that ends the stream, and says how."""
-        empty = self._pa.record_batch([[] for _ in self._schema], schema=self._schema)
-        self._writer.write_batch(empty, custom_metadata={END_KEY: json.dumps(summary).encode()})
-        self._writer.close()
-        return self._sink.take()
+
+class RecordWriter:
+    """Stored records to the bytes of a stream. Nothing in them is looked at: the reader takes them apart."""
+
+    def __init__(self) -> None:
+        self._pa = pyarrow()
+        schema = self._pa.schema([("record", self._pa.binary()), ("settled", self._pa.uint8())])
+        self._stream = _Stream(self._pa, schema)
+        self._values: list[bytes] = []
+        self._settled: list[bool] = []
+        self.bytes = 0
+
+    @property
+    def rows(self) -> int:
+        return len(self._values)
+
+    def add(self, values: list[bytes], settled: list[bool]) -> None:
+        self._values += values
+        self._settled += settled
+        self.bytes += sum(map(len, values))
+
+    def batch(self) -> list[Any]:
+        values, settled = self._values, self._settled
+        self._values, self._settled, self.bytes = [], [], 0
+        offsets = array("i", accumulate(map(len, values), initial=0))
+        buffer, made = self._pa.py_buffer, self._pa.Array.from_buffers
+        records = made(self._pa.binary(), len(values), [None, buffer(offsets), buffer(b"".join(values))])
+        return self._stream.write([records, made(self._pa.uint8(), len(values), [None, buffer(bytes(settled))])])
+
+    def end(self, summary: dict[str, object]) -> list[Any]:
+        return self._stream.end(summary)
 
 
 class _Sink:
-    """A file that is emptied as it is written."""
+    """A file that is emptied as it is written; what Arrow hands over is kept, not copied."""
 
     closed = False
 
     def __init__(self) -> None:
-        self._parts: list[bytes] = []
+        self._parts: list[Any] = []
 
     def write(self, data: Any) -> int:
-        part = bytes(data)
-        self._parts.append(part)
-        return len(part)
+        self._parts.append(data)
+        return len(data)
 
     def flush(self) -> None: ...
 
     def close(self) -> None: ...
 
-    def take(self) -> bytes:
+    def take(self) -> list[Any]:
         parts, self._parts = self._parts, []
-        return b"".join(parts)
+        return parts
+
+
+def pieces(parts: list[Any]) -> Iterator[bytes | memoryview]:
+    """What a stream made, in pieces that a socket takes at once: what it does not is moved about again and again."""
+    small: list[Any] = []
+    for part in parts:
+        if len(part) < limits.BULK_PIECE_BYTES:
+            small.append(part)
+            continue
+        if small:
+            yield b"".join(small)
+            small = []
+        view = memoryview(part)
+        for at in range(0, len(view), limits.BULK_PIECE_BYTES):
+            yield view[at : at + limits.BULK_PIECE_BYTES]
+    if small:
+        yield b"".join(small)
 
 
 def _arrow_kinds(pa: Any) -> dict[str, Any]:
@@ -129,6 +208,18 @@ class ArrowReader:
 
     def frames(self, rows: int) -> Iterator[list[dict[str, Any]]]:
         """Rows as dictionaries, so many at a time."""
+        for batch in self._slices(rows):
+            yield batch.to_pylist()
+
+    def values(self, name: str, rows: int) -> Iterator[list[bytes]]:
+        """The values of a column of bytes, so many at a time."""
+        for batch in self._slices(rows):
+            column = batch.column(name)
+            if not self._pa.types.is_binary(column.type) or column.null_count:
+                raise ArgumentError(f"The column '{name}' must be of bytes, and none may be missing.")
+            yield column.to_pylist()
+
+    def _slices(self, rows: int) -> Iterator[Any]:
         count = 0
         try:
             for batch in self._reader:
@@ -137,7 +228,7 @@ class ArrowReader:
                     raise ArgumentError(f"A stage may have {limits.BULK_STAGE_ROWS} rows.")
                 batch.validate(full=True)
                 for start in range(0, batch.num_rows, rows):
-                    yield batch.slice(start, rows).to_pylist()
+                    yield batch.slice(start, rows)
         except (self._pa.ArrowException, OSError, ValueError, OverflowError) as error:
             raise _unreadable(error) from None
 

@@ -58,6 +58,9 @@ async def _get_topics(request: AtomCall) -> Response:
 def _listed(request: AtomCall, kind: type[EntityDescription], path: str) -> Response:
     items = sorted(request.namespace.entities.items())
     entities = [entity for _, entity in items if isinstance(entity.description, kind)]
+    keeps = request.filter()
+    if keeps is not None:
+        entities = [each for each in entities if keeps(each.description, entity_info(each))]
     page = request.page(path, len(entities))
     shown = [(each.description, entity_info(each)) for each in entities[page.skip : page.skip + page.top]]
     return request.feed(atom.entity_feed(shown, request.context, kind, page))

@@ -13,6 +13,7 @@ from polybus.gateway.atom import AtomContext, Moment, Page, RuntimeInfo, Sent
 from polybus.gateway.durations import etag
 from polybus.gateway.http_auth import allow
 from polybus.gateway.http_errors import refusal, without_sub_code
+from polybus.gateway.http_filter import Filter, parse_filter
 from polybus.gateway.http_request import Call
 from polybus.gateway.sas import Rights
 from polybus.namespace.description import EntityAvailability
@@ -100,7 +101,12 @@ class AtomCall:
 
     def page(self, path: str, count: int) -> Page:
         skip, top = atom.parse_page(self.call.query.get("$skip"), self.call.query.get("$top"))
-        return Page(path, skip, top, more=skip + top < count and top > 0)
+        more = skip + top < count and top > 0
+        return Page(path, skip, top, more, self.call.query.get("$filter", ""))
+
+    def filter(self) -> Filter | None:
+        """What the list is to show, where the client does not want all of it."""
+        return parse_filter(self.call.query.get("$filter"))
 
     def deleted(self, entity: Entity) -> Response:
         return Response(status_code=200, headers={"ETag": etag(entity.description.updated_at_ms)})

@@ -23,6 +23,9 @@ async def get_subscriptions(request: AtomCall) -> Response:
     if entity is None:
         return request.not_found_feed()
     subscriptions = [subscription for _, subscription in sorted(entity.subscriptions.items())]
+    keeps = request.filter()
+    if keeps is not None:
+        subscriptions = [each for each in subscriptions if keeps(each.description, subscription_info(entity, each))]
     page = request.page(f"{entity.name}/Subscriptions", len(subscriptions))
     part = subscriptions[page.skip : page.skip + page.top]
     shown = [(each.description, subscription_info(entity, each)) for each in part]

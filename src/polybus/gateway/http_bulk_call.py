@@ -76,9 +76,9 @@ class BulkCall:
 
     # The body
 
-    async def json(self) -> dict[str, Any]:
+    async def json(self, most: int = limits.BULK_JSON_BYTES) -> dict[str, Any]:
         """The JSON object in the body; an empty body is an empty object."""
-        body = await self.call.body(limits.BULK_JSON_BYTES)
+        body = await self.call.body(most)
         value = parse_json(body, "request body") if body.strip() else {}
         if not isinstance(value, dict):
             raise ArgumentError("The request body must be a JSON object.")

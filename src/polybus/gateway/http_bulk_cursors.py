@@ -21,8 +21,8 @@ from polybus.gateway.http_bulk_call import (
 )
 from polybus.gateway.http_bulk_reads import cursor_lag
 from polybus.gateway.http_promises import run
-from polybus.gateway.http_rows import moment
 from polybus.gateway.sas import Rights
+from polybus.message.columns import moment
 from polybus.namespace.cursor import Cursor
 from polybus.namespace.cursors import Start
 from polybus.namespace.entity import Entity

@@ -9,17 +9,19 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from starlette.responses import Response, StreamingResponse
 
 from polybus import limits
 from polybus.errors import ArgumentError, InvalidOperation, PolybusError
 from polybus.gateway.durations import ms_from_date_time
-from polybus.gateway.http_arrow import ARROW_TYPE, ArrowWriter
+from polybus.gateway.http_arrow import ARROW_TYPE, ArrowWriter, load_pyarrow, pieces
 from polybus.gateway.http_bulk_call import BulkCall, answer, generation
+from polybus.gateway.http_bulk_records import get_records
 from polybus.gateway.http_promises import run
-from polybus.gateway.http_rows import READ_COLUMNS, Row, Table, chosen_columns, json_value, moment
+from polybus.gateway.http_rows import Table, chosen_columns, json_value
+from polybus.message.columns import READ_COLUMNS, Row, moment
 from polybus.message.message import Message
 from polybus.message.overlay import overlay_from_bytes
 from polybus.message.rendering import STATE_ACTIVE, STATE_DEFERRED, STATE_SCHEDULED, Marks
@@ -86,9 +88,9 @@ class Encoder(Protocol):
 
     def add(self, columns: dict[str, list[object]]) -> None: ...
 
-    def batch(self) -> bytes: ...
+    def batch(self) -> list[Any]: ...
 
-    def end(self, summary: dict[str, object]) -> bytes: ...
+    def end(self, summary: dict[str, object]) -> list[Any]: ...
 
 
 class LineWriter:
@@ -100,12 +102,12 @@ class LineWriter:
     def add(self, columns: dict[str, list[object]]) -> None:
         self._lines += [json.dumps(row, ensure_ascii=False) for row in _json_rows(columns)]
 
-    def batch(self) -> bytes:
+    def batch(self) -> list[Any]:
         lines, self._lines = self._lines, []
-        return "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+        return ["".join(f"{line}\n" for line in lines).encode("utf-8", "replace")]
 
-    def end(self, summary: dict[str, object]) -> bytes:
-        return f"{json.dumps({'end': summary})}\n".encode()
+    def end(self, summary: dict[str, object]) -> list[Any]:
+        return [f"{json.dumps({'end': summary})}\n".encode()]
 
 
 def _json_rows(columns: dict[str, list[object]]) -> Iterator[dict[str, object]]:
@@ -124,12 +126,14 @@ class _Source(Protocol):
     def summary(self) -> dict[str, object]: ...
 
 
-def _stream(request: BulkCall, source: _Source) -> Response:
+async def _stream(request: BulkCall, source: _Source) -> Response:
     query = request.call.query
     columns = chosen_columns(
         query.get("columns"), body=request.flag("body", True), properties=request.flag("properties", True)
     )
     wants_lines = _wants_lines(request)
+    if not wants_lines:
+        await load_pyarrow(arrays=True)
     encoder: Encoder = LineWriter() if wants_lines else ArrowWriter(columns)
     headers = {"Cache-Control": "no-store"}
     kind = LINES_TYPE if wants_lines else ARROW_TYPE
@@ -139,11 +143,11 @@ def _stream(request: BulkCall, source: _Source) -> Response:
 def _wants_lines(request: BulkCall) -> bool:
     form = request.call.query.get("format")
     if form not in (None, "arrow", "json"):
-        raise ArgumentError("The parameter 'format' must be arrow or json.")
+        raise ArgumentError("The parameter 'format' must be arrow or json, or records for a range.")
     return form == "json" or (form is None and request.call.prefers_json)
 
 
-async def _parts(source: _Source, encoder: Encoder, table: Table) -> AsyncIterator[bytes]:
+async def _parts(source: _Source, encoder: Encoder, table: Table) -> AsyncIterator[bytes | memoryview]:
     """The bytes of a read. A store that fails on the way ends it early, and the summary says so."""
     problem: str | None = None
     rows = size = 0
@@ -154,16 +158,18 @@ async def _parts(source: _Source, encoder: Encoder, table: Table) -> AsyncIterat
             if table.rows:
                 encoder.add(table.take())
             if rows >= limits.BULK_BATCH_ROWS or size >= limits.BULK_BATCH_BYTES:
-                yield encoder.batch()
+                for piece in pieces(encoder.batch()):
+                    yield piece
                 rows = size = 0
             # Reads may be answered at once: the loop must still get its turn.
             await asyncio.sleep(0)
     except PolybusError as error:
         problem = str(error)
-    if rows:
-        yield encoder.batch()
+    parts = encoder.batch() if rows else []
     summary = source.summary()
-    yield encoder.end(summary if problem is None else {**summary, "error": problem})
+    parts += encoder.end(summary if problem is None else {**summary, "error": problem})
+    for piece in pieces(parts):
+        yield piece
 
 
 # Ranges of a log
@@ -195,10 +201,12 @@ def _range_row(index: int, row: RangeRow, state: str) -> Row:
 async def get_range(request: BulkCall) -> Response:
     """Messages by position, from `first` to `last`, both included, of one partition."""
     entity, log_id = request.entity, request.log_id
+    if request.call.query.get("format") == "records":
+        return await get_records(request)
     index = request.number("partition")
     partition = partition_at(entity, index)
     first, last = request.number("first", 1), request.number("last", (1 << 62) - 1)
-    return _stream(request, _Range(index, RangeReader(partition, log_id, first, last)))
+    return await _stream(request, _Range(index, RangeReader(partition, log_id, first, last)))
 
 
 # What is there now
@@ -265,7 +273,7 @@ async def get_browse(request: BulkCall) -> Response:
         entity.partitions[indexes[0]].require()
     states = [_STATES[name] for name in names]
     source = _Browse(request, entity.log_id(address), indexes, states, request.number("first", 1))
-    return _stream(request, source)
+    return await _stream(request, source)
 
 
 # Events

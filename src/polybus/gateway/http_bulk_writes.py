@@ -13,10 +13,19 @@ from typing import Any
 from starlette.responses import Response
 
 from polybus import limits
-from polybus.errors import ArgumentError, InvalidOperation, MessageNotFound, ServerBusy
+from polybus.errors import (
+    ArgumentError,
+    BusError,
+    InvalidOperation,
+    MessageNotFound,
+    MessageTooLarge,
+    ProtocolError,
+    ServerBusy,
+)
 from polybus.gateway.amqp_properties import check_properties
-from polybus.gateway.http_arrow import ARROW_TYPE, ArrowReader
+from polybus.gateway.http_arrow import ARROW_TYPE, ArrowReader, load_pyarrow
 from polybus.gateway.http_bulk_call import BulkCall, answer, generation, number_in, text_in
+from polybus.gateway.http_edits import edit_of
 from polybus.gateway.http_promises import from_promise, run
 from polybus.gateway.http_properties import parse_json
 from polybus.gateway.http_rows import WRITE_COLUMNS, check_columns, message_of
@@ -27,12 +36,15 @@ from polybus.namespace.names import Address, fold, parse_address
 from polybus.namespace.publishing import Publication, Staged
 from polybus.namespace.redrive import move_messages
 from polybus.namespace.stage_writer import StageWriter
+from polybus.partition.moving import Edit
 from polybus.partition.staging import STAGE_BYTES
 
 _staging: dict[object, None] = {}
 """Stage requests whose body is being read or taken apart."""
 
 Frame = list[dict[str, Any]]
+MESSAGE = "message"
+"""A column that is a whole message in AMQP; then it is the only one."""
 
 
 async def post_stage(request: BulkCall) -> Response:
@@ -76,10 +88,7 @@ def _whole_entity(request: BulkCall) -> Entity:
 
 async def _write_all(request: BulkCall, writer: StageWriter) -> None:
     loose = request.call.query.get("unknown") == "properties"
-    number = 0
-    async for frame in _frames(request, loose):
-        messages = [_checked(message_of(row, number + place)) for place, row in enumerate(frame)]
-        number += len(frame)
+    async for messages in _messages(request, loose):
         await run(writer.write(messages))
         # Stores in memory answer at once: the loop must still get its turn.
         await asyncio.sleep(0)
@@ -90,11 +99,38 @@ def _checked(message: Message) -> Message:
     return message
 
 
-async def _frames(request: BulkCall, loose: bool) -> AsyncIterator[Frame]:
+async def _messages(request: BulkCall, loose: bool) -> AsyncIterator[list[Message]]:
+    """The messages of a stage, so many at a time as the loop can bear."""
+    number = 0
+    async for frame in _frames(request, loose):
+        if isinstance(frame[0], bytes):
+            yield [_sent(raw, place) for place, raw in enumerate(frame, number)]
+        else:
+            yield [_checked(message_of(row, place)) for place, row in enumerate(frame, number)]
+        number += len(frame)
+
+
+def _sent(raw: bytes, number: int) -> Message:
+    """A message that came whole; it is looked at as one that a client sends."""
+    try:
+        return _checked(Message(raw))
+    except MessageTooLarge as error:
+        raise MessageTooLarge(f"Row {number}: {error.description}") from None
+    except (BusError, ProtocolError) as error:
+        raise ArgumentError(f"Row {number}: {error.description}") from None
+
+
+async def _frames(request: BulkCall, loose: bool) -> AsyncIterator[list[Any]]:
+    """Rows as dictionaries, or whole messages as bytes."""
     kind = request.call.headers.get("content-type", "").split(";")[0].strip().lower()
     body = await request.call.body(limits.BULK_STAGE_BYTES, seconds=limits.BULK_STAGE_SECONDS)
     if kind == ARROW_TYPE:
+        await load_pyarrow()
         reader = ArrowReader(body)
+        if reader.names == [MESSAGE]:
+            for raws in reader.values(MESSAGE, limits.BULK_MESSAGE_FRAME_ROWS):
+                yield raws
+            return
         check_columns(reader.names, loose)
         for frame in reader.frames(limits.BULK_FRAME_ROWS):
             yield frame
@@ -198,7 +234,7 @@ async def get_producer(request: BulkCall) -> Response:
 
 async def post_move(request: BulkCall) -> Response:
     """Takes messages out by number and sends them elsewhere, changed or not, in one batch for each partition."""
-    body = await request.json()
+    body = await request.json(limits.BULK_MOVE_BYTES)
     numbers = _numbers(body.get("numbers"))
     target = parse_address(text_in(body, "to", 512))
     if target.sub_queue is not None or target.management or target.special is not None:
@@ -206,9 +242,9 @@ async def post_move(request: BulkCall) -> Response:
     request.authorize(Rights.SEND, target.path)
     destination = request.namespace.addressed(target)
     subscription = 0 if target.subscription is None else destination.subscription(target.subscription).number
-    changed = _changed(body.get("changes"), numbers)
+    changed, edits = _alterations(body, numbers, destination.max_message_bytes)
     work = move_messages(
-        request.namespace, request.entity, request.log_id, numbers, changed, destination.name, subscription
+        request.namespace, request.entity, request.log_id, numbers, changed, edits, destination.name, subscription
     )
     report = await run(work)
     return answer(
@@ -230,16 +266,35 @@ def _numbers(value: object) -> list[int]:
     return value
 
 
-def _changed(value: object, numbers: list[int]) -> dict[int, Message]:
-    """New messages for some of the numbers, as rows."""
+def _alterations(
+    body: dict[str, Any], numbers: list[int], largest: int
+) -> tuple[dict[int, Message], dict[int, Edit]]:
+    """What is altered of messages that move: those that are given whole, and those that are given in part."""
+    rows = _by_number(body, "changes", numbers)
+    changed = {number: _new_message(row, place, largest) for place, (number, row) in enumerate(rows.items())}
+    edits = {number: edit_of(row, number, largest) for number, row in _by_number(body, "edits", numbers).items()}
+    if changed.keys() & edits.keys():
+        raise ArgumentError("A message is given whole in 'changes', or in part in 'edits', not both.")
+    return changed, edits
+
+
+def _by_number(body: dict[str, Any], name: str, numbers: list[int]) -> dict[int, dict[str, Any]]:
+    """Rows for some of the numbers that are to be moved."""
+    value = body.get(name)
     if value is None:
         return {}
-    if not isinstance(value, dict):
-        raise ArgumentError("'changes' must be a JSON object of sequence numbers to rows.")
-    found: dict[int, Message] = {}
-    for place, (text, row) in enumerate(value.items()):
-        if not text.isascii() or not text.isdigit() or int(text[:20]) not in numbers or not isinstance(row, dict):
-            raise ArgumentError("'changes' must be a JSON object of sequence numbers to rows.")
-        check_columns([name for name in row if name in WRITE_COLUMNS] or list(row), False)
-        found[int(text)] = _checked(message_of(row, place))
+    wanted = set(numbers)
+    found: dict[int, dict[str, Any]] = {}
+    for text, row in value.items() if isinstance(value, dict) else [("", None)]:
+        if not text.isascii() or not text.isdigit() or int(text[:20]) not in wanted or not isinstance(row, dict):
+            raise ArgumentError(f"'{name}' must be a JSON object of sequence numbers to rows.")
+        found[int(text)] = row
     return found
+
+
+def _new_message(row: dict[str, Any], place: int, largest: int) -> Message:
+    check_columns([name for name in row if name in WRITE_COLUMNS] or list(row), False)
+    message = _checked(message_of(row, place))
+    if message.size > largest:
+        raise MessageTooLarge(f"Row {place} is a message of {message.size} bytes; the limit is {largest}.")
+    return message

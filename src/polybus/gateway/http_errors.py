@@ -49,14 +49,28 @@ def error_response(call: Call, error: Exception) -> Response:
     """The answer that tells a client about an error."""
     tracking_id = f"{uuid4()}_G0"
     status, sub_code, text = _shown(error)
-    if status >= 500 and not isinstance(error, BusError | StoreError):
-        log.error("a request failed inside", exc_info=error, extra={"tracking_id": tracking_id})
-    else:
-        extra = {"tracking_id": tracking_id, "method": call.method, "status": status}
-        log.info("a request was refused: %s", text, extra=extra)
+    is_bug = status >= 500 and not isinstance(error, BusError | StoreError)
+    level = logging.ERROR if is_bug else logging.INFO
+    if log.isEnabledFor(level):
+        extra = {
+            "connection": _connection(call),
+            "entity": call.path.partition("/messages")[0][1:261],
+            "tracking_id": tracking_id,
+            "method": call.method[:20],
+            "status": status,
+        }
+        if isinstance(error.__cause__, StoreError):
+            extra["cause"] = str(error.__cause__)
+        log.log(level, "a request was refused: %s", text, extra=extra, exc_info=error if is_bug else None)
     if status == 204:
         return Response(status_code=204)
     return error_answer(call, status, sub_code, text, tracking_id)
+
+
+def _connection(call: Call) -> str | None:
+    """The client's end of the connection; a proxy's, where there is one."""
+    client = call.scope.get("client")
+    return None if client is None else f"{client[0]}:{client[1]}"
 
 
 def error_answer(call: Call, status: int, sub_code: int, text: str, tracking_id: str) -> Response:

@@ -43,6 +43,8 @@ class StoreFaults(Protocol):
 
     def disk_full(self, full: bool = True) -> None: ...
 
+    def disk_low(self, low: bool = True) -> None: ...
+
     def heal(self) -> None: ...
 
     def state(self) -> dict[str, object]: ...
@@ -158,7 +160,9 @@ async def _full(fault: FaultCall) -> Response:
     """The disk is full, or below its reserve only: then receiving and settling go on."""
     store, faults = fault.store()
     store.full = True
-    if (await fault.request.json()).get("reserve_only") is not True:
+    if (await fault.request.json()).get("reserve_only") is True:
+        faults.disk_low(True)
+    else:
         faults.disk_full(True)
     return await _show(fault)
 

@@ -41,16 +41,11 @@ from polybus.gateway.http_properties import (
     parse_json,
 )
 from polybus.gateway.http_receiving import Place, receive_one
-from polybus.gateway.http_rendering import (
-    DEFAULT_CONTENT_TYPE,
-    body_of,
-    http_date,
-    message_headers,
-    properties_of,
-)
+from polybus.gateway.http_rendering import DEFAULT_CONTENT_TYPE, http_date, message_headers
 from polybus.gateway.http_request import Call
 from polybus.gateway.sas import Rights
 from polybus.gateway.stats import EntityStats
+from polybus.message.columns import body_of, properties_of
 from polybus.message.message import MESSAGE_ID, Message, identifier_text
 from polybus.namespace import operations
 from polybus.namespace.entity import Entity
@@ -119,11 +114,8 @@ async def _send(request: MessageCall) -> Response:
     done: Promise[list[int]] = Promise()
     request.namespace.send(entity, messages, done.reply, None)
     await from_promise(done)
-    stats = request.stats
-    stats.incoming_messages += len(messages)
-    stats.incoming_bytes += sum(message.size for message in messages)
-    stats.requests += 1
-    stats.send_seconds += time.perf_counter() - started_s
+    size = sum(message.size for message in messages)
+    request.stats.accepted(len(messages), size, time.perf_counter() - started_s)
     content_type = request.call.headers.get("content-type")
     return _answer(201, [] if content_type is None else [("Content-Type", content_type)])
 

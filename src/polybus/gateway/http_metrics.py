@@ -15,10 +15,11 @@ from starlette.responses import Response
 
 from polybus import __version__
 from polybus.gateway.gateway import Gateway
-from polybus.gateway.stats import EntityStats
+from polybus.gateway.stats import LATENCY_BUCKETS, EntityStats
 from polybus.namespace.entity import Counts, Entity
 from polybus.namespace.namespace import Namespace
 from polybus.namespace.observation import Observed, observe, observe_partitions
+from polybus.partition.totals import Totals
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 ENTITIES_PER_TURN = 50
@@ -62,7 +63,9 @@ _COUNTERS = {
     "servicebus_completed_messages_total": "Messages that receivers completed.",
     "servicebus_abandoned_messages_total": "Messages that receivers abandoned.",
     "servicebus_deferred_messages_total": "Messages that receivers deferred.",
-    "servicebus_deadletter_messages_total": "Messages that receivers dead-lettered.",
+    "servicebus_deadletter_messages_total": "Messages that were dead-lettered, by reason.",
+    "servicebus_expired_messages_total": "Messages whose time to live has ended.",
+    "servicebus_duplicate_messages_total": "Messages that were dropped as duplicates.",
     "servicebus_lock_lost_total": "Settlements that came after their lock had ended.",
     "servicebus_incoming_requests_total": "Send requests.",
     "servicebus_requests_total": "Requests by result.",
@@ -76,7 +79,9 @@ _COUNTERS = {
     "polybus_store_commit_failures_total": "Failures that fenced the messaging store.",
     "process_cpu_seconds_total": "Processor time of the process.",
 }
-_SUMMARIES = {"servicebus_server_send_latency_seconds": "Time from a send's arrival to its acceptance."}
+_HISTOGRAMS = {"servicebus_server_send_latency_seconds": "Time from a send's arrival to its acceptance."}
+_BOUNDS_BITS = range(6, LATENCY_BUCKETS - 1, 2)
+"""Bounds of the histogram, in bits of microseconds: from 64 µs to 16 s, each four times the one before."""
 _STARTED_S = time.time()
 
 
@@ -84,7 +89,7 @@ class Exposition:
     """Samples gathered under their names, in the order in which the names are declared."""
 
     def __init__(self) -> None:
-        self._samples: dict[str, list[str]] = {name: [] for name in (*_GAUGES, *_COUNTERS, *_SUMMARIES)}
+        self._samples: dict[str, list[str]] = {name: [] for name in (*_GAUGES, *_COUNTERS, *_HISTOGRAMS)}
 
     def add(self, name: str, labels: Labels, value: float, suffix: str = "") -> None:
         inside = ",".join(f'{key}="{_escape(text)}"' for key, text in labels.items())
@@ -93,7 +98,7 @@ class Exposition:
 
     def text(self) -> str:
         lines: list[str] = []
-        for kind, names in (("gauge", _GAUGES), ("counter", _COUNTERS), ("summary", _SUMMARIES)):
+        for kind, names in (("gauge", _GAUGES), ("counter", _COUNTERS), ("histogram", _HISTOGRAMS)):
             for name, explained in names.items():
                 if self._samples[name]:
                     lines += [f"# HELP {name} {explained}", f"# TYPE {name} {kind}", *self._samples[name]]
@@ -182,11 +187,15 @@ def _entity(page: Exposition, namespace: Namespace, entity: Entity) -> None:
     _counts(page, labels, counts)
     now_ms = namespace.bus.clock.now().wall_ms
     _observed(page, labels, observe(entity), now_ms)
+    _fates(page, labels, entity.settings.own.totals)
+    if not entity.is_topic or entity.detects_duplicates:
+        page.add("servicebus_duplicate_messages_total", labels, entity.settings.own.totals.duplicates)
     for subscription in entity.subscriptions.values():
         path = f"{entity.name}/Subscriptions/{subscription.description.name}"
         own = {"namespace": namespace.name, "entity": path, "entity_type": "subscription"}
         _counts(page, own, entity.counts(subscription.number))
         _observed(page, own, observe(entity, subscription.number), now_ms)
+        _fates(page, own, subscription.settings.totals)
     _partitions(page, labels, entity)
 
 
@@ -209,6 +218,12 @@ def _observed(page: Exposition, labels: Labels, seen: Observed, now_ms: int) -> 
     page.add("polybus_retained_bytes", labels, seen.retained_bytes)
 
 
+def _fates(page: Exposition, labels: Labels, totals: Totals) -> None:
+    page.add("servicebus_expired_messages_total", labels, totals.expired)
+    for reason, count in totals.dead.items():
+        page.add("servicebus_deadletter_messages_total", {**labels, "reason": reason}, count)
+
+
 def _partitions(page: Exposition, labels: Labels, entity: Entity) -> None:
     for partition in observe_partitions(entity):
         own = {**labels, "partition": str(partition.index)}
@@ -229,9 +244,17 @@ def _totals(page: Exposition, labels: Labels, stats: EntityStats) -> None:
     )
     for result, value in results:
         page.add("servicebus_requests_total", {**labels, "result": result}, value)
-    latency = "servicebus_server_send_latency_seconds"
-    page.add(latency, labels, stats.send_seconds, "_sum")
-    page.add(latency, labels, stats.requests, "_count")
+    _latency(page, labels, stats)
+
+
+def _latency(page: Exposition, labels: Labels, stats: EntityStats) -> None:
+    name = "servicebus_server_send_latency_seconds"
+    for bits in _BOUNDS_BITS:
+        below = sum(stats.latency[: bits + 1])
+        page.add(name, {**labels, "le": repr((1 << bits) / 1_000_000)}, below, "_bucket")
+    page.add(name, {**labels, "le": "+Inf"}, stats.requests, "_bucket")
+    page.add(name, labels, stats.send_seconds, "_sum")
+    page.add(name, labels, stats.requests, "_count")
 
 
 def _named(stats: EntityStats) -> Iterator[tuple[str, int]]:
@@ -242,6 +265,5 @@ def _named(stats: EntityStats) -> Iterator[tuple[str, int]]:
     yield "servicebus_completed_messages_total", stats.completed
     yield "servicebus_abandoned_messages_total", stats.abandoned
     yield "servicebus_deferred_messages_total", stats.deferred
-    yield "servicebus_deadletter_messages_total", stats.dead_lettered
     yield "servicebus_lock_lost_total", stats.lock_lost
     yield "servicebus_incoming_requests_total", stats.requests

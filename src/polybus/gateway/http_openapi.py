@@ -6,7 +6,8 @@ from typing import Any
 
 from polybus import __version__
 from polybus.gateway.http_arrow import ARROW_TYPE, END_KEY
-from polybus.gateway.http_rows import READ_COLUMNS, WRITE_COLUMNS
+from polybus.gateway.http_rows import WRITE_COLUMNS
+from polybus.message.columns import READ_COLUMNS
 
 _LINES = "application/x-ndjson"
 _JSON = "application/json"
@@ -61,8 +62,9 @@ def _reading() -> dict[str, Any]:
         _query("columns", _TEXT, f"of {', '.join(READ_COLUMNS)}"),
         _query("body", {"type": "boolean"}, "false leaves the bodies out"),
         _query("properties", {"type": "boolean"}, "false leaves the properties out"),
-        _query("format", {"enum": ["arrow", "json"]}, "the form of the answer"),
     ]
+    form = _query("format", {"enum": ["arrow", "json"]}, "the form of the answer")
+    stored = _query("format", {"enum": ["arrow", "json", "records"]}, "the form of the answer")
     ends = f"; the last Arrow batch has the metadata {END_KEY.decode()}, the last line the key `end`"
     return {
         f"{_ENTITY}/log": {
@@ -78,7 +80,9 @@ def _reading() -> dict[str, Any]:
                     partition,
                     _query("first", _INTEGER, "first position"),
                     _query("last", _INTEGER, "last position, included"),
+                    _query("ranges", _TEXT, "PARTITION:FIRST-LAST, several with commas between, for records"),
                     *shape,
+                    stored,
                     generation,
                 ],
             )
@@ -91,6 +95,7 @@ def _reading() -> dict[str, Any]:
                     _query("partition", _INTEGER, "only this partition"),
                     _query("first", _INTEGER, "first sequence number"),
                     *shape,
+                    form,
                     generation,
                 ],
             )
@@ -143,7 +148,7 @@ def _writing() -> dict[str, Any]:
     )
     stage["requestBody"] = {"required": True, "content": {ARROW_TYPE: {}, _LINES: {}}}
     publish = {"producer": _TEXT, "query": _TEXT, "epoch": _INTEGER, "stages": stages, "wait_seconds": _INTEGER}
-    move = {"numbers": {"type": "array", "items": _INTEGER}, "to": _TEXT, "changes": _OBJECT}
+    move = {"numbers": {"type": "array", "items": _INTEGER}, "to": _TEXT, "changes": _OBJECT, "edits": _OBJECT}
     producer = {"name": "producer", "in": "path", "required": True, "schema": _TEXT}
     return {
         f"{_ENTITY}/stage": {"post": stage},

@@ -28,6 +28,9 @@ SESSIONS_REFUSED = (
 class Waiting:
     """A receiver that wants one message: what its source, its entity and the gateway know of it."""
 
+    told = False
+    """A stop waits for its answer."""
+
     def __init__(self) -> None:
         self.credit = 1
         self.deletes = False
@@ -42,6 +45,9 @@ class Waiting:
 
     def shut_down(self) -> None:
         self.failed(ShuttingDown("The bus is shutting down. Try again."))
+
+    def hang_up(self) -> None:
+        """The server closes its socket."""
 
 
 class Place:

@@ -5,9 +5,7 @@ What a header cannot carry is left out: the body and the broker's own properties
 
 from __future__ import annotations
 
-import base64
 import json
-import math
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from email.utils import format_datetime
@@ -16,41 +14,27 @@ from uuid import UUID
 from polybus.amqp.types import Timestamp
 from polybus.gateway.http_header_names import is_custom, is_header_name, is_header_text
 from polybus.gateway.http_properties import BROKER_PROPERTIES, INFINITE_SECONDS
+from polybus.message.columns import properties_of
 from polybus.message.message import (
     CONTENT_TYPE,
     CORRELATION_ID,
-    DATA,
     GROUP_ID,
     MESSAGE_ID,
     REPLY_TO,
     REPLY_TO_GROUP_ID,
     SUBJECT,
     TO,
-    VALUE,
     Message,
     identifier_text,
 )
-from polybus.message.rendering import Marks, generated_id, merged_properties
+from polybus.message.rendering import Marks, merged_properties
 
 DEFAULT_CONTENT_TYPE = "application/atom+xml;type=entry;charset=utf-8"
 """What the cloud answers for a message that has no content type."""
-_DATA_SECTION = b"\x00\x53\x75"
-_BINARY_8, _BINARY_32 = 0xA0, 0xB0
 _LAST_MS = 253_402_300_799_000
 """The end of year 9999, the last that a date of HTTP can say."""
 
 _STATES = ("Active", "Deferred", "Scheduled")
-
-
-def properties_of(message: Message, marks: Marks) -> list[object]:
-    """The properties section as a receiver sees it: an id is always there."""
-    fields = message.properties()
-    if marks.overlay is not None:
-        for position, value in marks.overlay.fields.items():
-            fields[position] = value
-    if fields[MESSAGE_ID] is None:
-        fields[MESSAGE_ID] = generated_id(marks)
-    return fields
 
 
 def message_headers(
@@ -120,55 +104,3 @@ def _custom_text(value: object) -> str | None:
     if isinstance(value, int | float | Decimal):
         return str(value)
     return None
-
-
-def body_of(message: Message) -> bytes:
-    """The body as bytes: data as it is, a text in UTF-8, anything else as JSON as well as it goes."""
-    plain = _only_data(message)
-    if plain is not None:
-        return plain
-    sections = message.body()
-    if all(code == DATA for code, _ in sections):
-        return b"".join(value for _, value in sections if isinstance(value, bytes))
-    if len(sections) == 1 and sections[0][0] == VALUE:
-        value = sections[0][1]
-        if isinstance(value, str):
-            return value.encode("utf-8", "replace")
-        if isinstance(value, bytes):
-            return value
-        return _as_json(value)
-    return _as_json([value for _, value in sections])
-
-
-def _only_data(message: Message) -> bytes | None:
-    """The body of a message that ends with its one data section, as nearly all do, without decoding it."""
-    raw, at = message.raw, message.body_at
-    if raw[at : at + 3] != _DATA_SECTION:
-        return None
-    if raw[at + 3] == _BINARY_8:
-        start, size = at + 5, raw[at + 4]
-    elif raw[at + 3] == _BINARY_32:
-        start, size = at + 8, int.from_bytes(raw[at + 4 : at + 8], "big")
-    else:
-        return None
-    return raw[start:] if start + size == len(raw) else None
-
-
-def _as_json(value: object) -> bytes:
-    return json.dumps(_plain(value), ensure_ascii=False).encode("utf-8", "replace")
-
-
-def _plain(value: object) -> object:
-    """A value of AMQP in JSON's few types. It nests no deeper than the decoder let it."""
-    if isinstance(value, dict):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if value is None or isinstance(value, str | bool | int):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    items = getattr(value, "items", None)
-    return [_plain(item) for item in items] if isinstance(items, list) else str(value)

@@ -40,10 +40,15 @@ class Call:
         self.headers = _headers(scope)
         self.host = self.headers.get("host") or _server(scope)
         self.query: dict[str, str] = {}
-        self.namespace: Namespace = gateway.namespace_for(self.host)
+        self.namespace: Namespace = self._meant()
         self._receive = receive
         self._ended = not self._announces_body()
         self._disconnected = False
+
+    def _meant(self) -> Namespace:
+        """The namespace of the host name, or of the key that signed the token."""
+        named = self.gateway.namespace_named(self.host)
+        return named or self.gateway.namespace_signing(self.headers.get("authorization"), self.path)
 
     def check(self) -> None:
         """Refuses what no request may be, before anything looks at what it asks for."""

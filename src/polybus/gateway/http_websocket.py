@@ -12,6 +12,7 @@ import logging
 from collections.abc import Collection
 from typing import Any
 from urllib.parse import unquote, urlsplit
+from uuid import uuid4
 
 from starlette.types import Receive, Scope, Send
 
@@ -36,7 +37,9 @@ async def handle_websocket(
     await receive()
     refused = _refusal(scope, origins)
     if refused is not None:
-        await _refuse(send, *refused)
+        tracking_id = f"{uuid4()}_G0"
+        log.info("a WebSocket was refused: %s", refused[1], extra={"tracking_id": tracking_id, "status": refused[0]})
+        await _refuse(send, refused[0], f"{refused[1]} TrackingId:{tracking_id}")
         return
     await send({"type": "websocket.accept", "subprotocol": _protocol(scope)})
     transport = WebSocketTransport(send)

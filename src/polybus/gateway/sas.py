@@ -150,6 +150,16 @@ def authorize(
     return Rights.of(rule.rights)
 
 
+def signed_here(token: SasToken, audience: str, rules: RuleLookup, *, hosts: Collection[str] = ()) -> bool:
+    """Whether one of these rules made the token. It opens nothing: it only tells whom a token is meant for.
+
+    A key is looked for along the audience and along what the token itself says that it is for: the bulk API's paths
+    are not those of its entities.
+    """
+    paths = (scope_of(audience, hosts), scope_of(unquote(token.resource), hosts))
+    return any(_signer(token, _named(token.key_names, path, rules)) is not None for path in paths)
+
+
 def require(rights: Rights, needed: Rights, resource: str) -> None:
     """Raise Unauthorized if a right is missing, in the words that the SDKs show (spec/amqp.md §2.6)."""
     if rights & needed == needed:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from polybus.errors import BusError, PolybusError
 
+LATENCY_BUCKETS = 26
+"""The last holds everything from 16 s on: a send that waits longer was given up by its client."""
+
 
 class EntityStats:
     """Totals of one entity since the start. Plain attributes: they are raised on the hot path."""
@@ -15,6 +18,7 @@ class EntityStats:
         "deferred",
         "incoming_bytes",
         "incoming_messages",
+        "latency",
         "lock_lost",
         "outgoing_bytes",
         "outgoing_messages",
@@ -41,6 +45,17 @@ class EntityStats:
         self.throttled = 0
         self.send_seconds = 0.0
         """Time from a send's arrival to its acceptance, summed up."""
+        self.latency = [0] * LATENCY_BUCKETS
+        """Sends by the bits of that time in microseconds: the bucket n holds those below 2**n."""
+
+    def accepted(self, messages: int, size: int, seconds: float) -> None:
+        """Counts a send."""
+        self.incoming_messages += messages
+        self.incoming_bytes += size
+        self.requests += 1
+        self.send_seconds += seconds
+        bits = int(seconds * 1_000_000).bit_length()
+        self.latency[bits if bits < LATENCY_BUCKETS else LATENCY_BUCKETS - 1] += 1
 
     def refused(self, error: PolybusError) -> None:
         """Counts a refusal under whoever is to blame for it."""

@@ -322,6 +322,13 @@ def build(
     return Message(bytes(out))
 
 
+def with_body(message: Message, body: bytes) -> Message:
+    """The same message with other bytes in it; a footer, which would speak of the old ones, is left out."""
+    out = bytearray(message.raw[: message.body_at])
+    _append(out, DATA, body)
+    return Message(bytes(out), message.trusted)
+
+
 def _append(out: bytearray, code: int, value: object) -> None:
     out += bytes((0x00, 0x53, code))
     encode_into(out, value)

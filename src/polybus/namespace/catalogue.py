@@ -17,6 +17,7 @@ from polybus.errors import PolybusError, ServerBusy, StoreError, StoreVersionMis
 from polybus.limits import REOPEN_MS
 from polybus.namespace.promise import Loop, Promise
 from polybus.namespace.routing import HASH_VERSION
+from polybus.namespace.store_host import InDoubt
 from polybus.partition.records import after, sealed, unsealed
 from polybus.rows import Batch, Row, Scan
 from polybus.store.driver import StoreDriver
@@ -129,7 +130,9 @@ class Catalogue:
             if error is None:
                 promise.resolve(rows)
             else:
-                promise.reject(ServerBusy(f"The catalogue could not be read: {error}"))
+                failure = ServerBusy("The catalogue could not be read.")
+                failure.__cause__ = error
+                promise.reject(failure)
 
         self._require().read(scan, done)
         return promise
@@ -140,7 +143,10 @@ class Catalogue:
         return self._driver
 
     async def write(self, changes: Changes) -> None:
-        """Commits the changes; ServerBusy where they are not there. While nobody knows, the caller waits."""
+        """Commits the changes; ServerBusy where they are not there. While nobody knows, the caller waits.
+
+        InDoubt where the bus stops meanwhile: the next process will know.
+        """
         if self._asking:
             raise ServerBusy("The catalogue is not available.")
         while self._busy is not None:
@@ -168,17 +174,20 @@ class Catalogue:
         if error is None:
             return
         await self._drop()
-        if not await self._is_there():
-            raise ServerBusy(f"The catalogue could not be written: {error}")
+        there = await self._is_there()
+        if there is None:
+            raise InDoubt("The bus is stopping, and the catalogue failed during a commit.") from error
+        if not there:
+            raise ServerBusy("The catalogue could not be written.") from error
 
     async def _reopen(self) -> None:
         try:
             self._driver = await self._opener()
         except StoreError as error:
-            raise ServerBusy(f"The catalogue is not available: {error}") from error
+            raise ServerBusy("The catalogue is not available.") from error
 
-    async def _is_there(self) -> bool:
-        """Whether the catalogue holds the last commit after all; asked as often as it takes."""
+    async def _is_there(self) -> bool | None:
+        """Whether the catalogue holds the last commit after all; asked as often as it takes, or until it is closed."""
         self._asking = True
         try:
             while not self._closed:
@@ -190,7 +199,7 @@ class Catalogue:
                     await self._drop()
                 else:
                     return bool(rows) and bool(decode(rows[0])["writes"] == self._writes)
-            return False
+            return None
         finally:
             self._asking = False
 

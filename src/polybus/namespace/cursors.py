@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from polybus.errors import CursorTruncated, EntityNotFound, PolybusError, QuotaExceeded, ServerBusy
-from polybus.limits import CURSORS_PER_LOG
+from polybus.limits import CURSORS_PER_LOG, RECOVER_MS
 from polybus.namespace import catalogue as records
 from polybus.namespace.catalogue import Changes, decode
 from polybus.namespace.cursor import Cursor, check_positions, cursor_from
@@ -240,22 +240,29 @@ class Cursors:
 
     async def _trim_all(self, partition: PartitionHost, log: Log, place: tuple[int, int, int]) -> None:
         try:
-            while True:
-                broker = partition.require()
-                if broker.logs.get(log.id) is not log:
-                    return
-                more = await partition.run(keeping.trim(broker, log))
+            while partition.require().logs.get(log.id) is log:
+                floor = log.floor
+                await partition.store.synced()  # a mark that no scan shows yet would be passed over
+                more = await partition.run(keeping.trim(partition.require(), log))
                 await _synced(partition)
-                if not more:
+                if not more and floor == log.floor:
                     return
+        except (ServerBusy, QuotaExceeded):
+            # A partition that is gone trims when it is back; one that could not be read has to try again.
+            self._bus.loop.call_later(RECOVER_MS / 1000, self._trim_again, partition, log)
         finally:
             self._trimming.pop(place).resolve(None)
+
+    def _trim_again(self, partition: PartitionHost, log: Log) -> None:
+        broker = partition.broker
+        if broker is not None and broker.logs.get(log.id) is log and log.retained:
+            self._trim(partition, log)
 
     def _heard(self, promise: Promise[None]) -> None:
         try:
             promise.result()
-        except ServerBusy:
-            return  # a store failed; its return, or the next look, goes on
+        except (ServerBusy, QuotaExceeded):
+            return  # a store failed, or is full; its return, or the next look, goes on
         except PolybusError as error:
             self._bus.tell(error)
 

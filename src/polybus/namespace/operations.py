@@ -16,7 +16,7 @@ from polybus.namespace.promise import Promise
 from polybus.namespace.routing import partition_for
 from polybus.namespace.session_source import HeldSession
 from polybus.namespace.source import Delivery
-from polybus.partition import holding, moving, receiving, settling, upkeep
+from polybus.partition import deleting, holding, moving, receiving, settling, upkeep
 from polybus.partition.receiving import Peeked
 
 
@@ -170,12 +170,19 @@ async def list_sessions(
     return found[skip : skip + top]
 
 
-async def delete_messages(namespace: Namespace, entity: Entity, log_id: int, count: int, before_ms: int) -> int:
-    """Deletes free messages that were enqueued before a time; gives how many."""
+async def delete_messages(
+    namespace: Namespace, entity: Entity, log_id: int, count: int, before_ms: int, held: HeldSession | None = None
+) -> int:
+    """Deletes free messages that were enqueued before a time; gives how many.
+
+    Where there are sessions: those of the one that is held, else of all that nobody holds.
+    """
     if entity.partitioned:
         raise NotImplementedByBus("Messages of a partitioned entity cannot be deleted in batches.")
     partition = entity.partitions[0]
     deleted = 0
+    if partition.require().log(log_id).sessions is not None:
+        return await _delete_in_sessions(namespace, partition, log_id, count, before_ms, held)
     while deleted < count:
         broker = partition.require()
         log = broker.log(log_id)
@@ -185,6 +192,26 @@ async def delete_messages(namespace: Namespace, entity: Entity, log_id: int, cou
         if not entries:
             break
         deleted += len(entries)
+    if deleted:
+        await _synced(partition)
+    return deleted
+
+
+async def _delete_in_sessions(
+    namespace: Namespace,
+    partition: PartitionHost,
+    log_id: int,
+    count: int,
+    before_ms: int,
+    held: HeldSession | None,
+) -> int:
+    broker = partition.require()
+    log, session = broker.log(log_id), None
+    if held is not None:
+        held.check()
+        session = held.session
+    now = namespace.bus.clock.now()
+    deleted = await partition.run(deleting.delete_in_sessions(broker, log, session, now, count, before_ms))
     if deleted:
         await _synced(partition)
     return deleted

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from polybus.errors import EntityNotFound, PolybusError, ProducerFenced, ServerBusy
+from polybus.errors import EntityNotFound, PolybusError, ProducerFenced, QuotaExceeded, ServerBusy
 from polybus.limits import FORWARD_RETRY_MS, PRODUCER_PAST_QUERIES, STAGE_MS
 from polybus.namespace import catalogue as records
 from polybus.namespace.catalogue import Changes, Record, decode
@@ -218,7 +218,7 @@ class Publishing:
                     return
                 queue.popleft()
                 await self._ended(publication)
-        except ServerBusy:
+        except (ServerBusy, QuotaExceeded):  # a full disk is waited for like one that is gone
             self._bus.loop.call_later(FORWARD_RETRY_MS / 1000, self._work, place)
         finally:
             del self._working[place]

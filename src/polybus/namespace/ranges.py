@@ -14,11 +14,10 @@ from polybus.namespace.partition_host import PartitionHost
 from polybus.partition import cursors as keeping
 from polybus.partition import events
 from polybus.partition.broker import Steps
-from polybus.partition.cursors import RangeRow
-from polybus.partition.log import DEAD_LETTER, KINDS, MAIN, TRANSFER_DEAD_LETTER, Log
-from polybus.partition.reading import rows_of, scan
-from polybus.partition.records import EVENTS, after, log_prefix, number_key, number_of
-from polybus.rows import Scan
+from polybus.partition.cursors import RangeRow, Records
+from polybus.partition.log import DEAD_LETTER, KINDS, MAIN, TRANSFER_DEAD_LETTER
+from polybus.partition.reading import scan
+from polybus.partition.records import EVENTS, Stored, after, log_prefix, number_key
 
 _SUFFIXES = {MAIN: "", DEAD_LETTER: "/$DeadLetterQueue", TRANSFER_DEAD_LETTER: "/$Transfer/$DeadLetterQueue"}
 SETTLED = "settled"
@@ -88,20 +87,31 @@ class RangeReader:
     def done(self) -> bool:
         return self._next > self.last
 
-    async def read(self, limit: int, max_bytes: int) -> list[tuple[RangeRow, str]]:
-        """The next messages, each with its state; none where the step met only gaps."""
+    async def read_records(self, limit: int, max_bytes: int) -> Records:
+        """The next messages as they are stored; none where the step met only gaps."""
         broker = self._partition.require()
         log = broker.log(self._log_id)
-        rows, complete_to = await self._partition.run(
-            keeping.read_range(broker, log, self._next, self.last, limit, max_bytes)
-        )
-        settled = await self._partition.run(_settled(log, rows))
-        for row in rows:
-            self._miss(self._next, row.stored.position - 1)
-            self._next = row.stored.position + 1
-        self._miss(self._next, complete_to)
-        self._next = max(self._next, complete_to + 1)
-        return [(row, SETTLED if row.stored.position in settled else ACTIVE) for row in rows]
+        found = await self._partition.run(keeping.read_records(broker, log, self._next, self.last, limit, max_bytes))
+        self._count(found)
+        return found
+
+    async def read(self, limit: int, max_bytes: int) -> list[tuple[RangeRow, str]]:
+        """The next messages taken apart, each with its state."""
+        found = await self.read_records(limit, max_bytes)
+        stored = [Stored(value) for value in found.values]
+        states = [SETTLED if settled else ACTIVE for settled in found.settled]
+        return [(RangeRow(each, each.raw), state) for each, state in zip(stored, states, strict=True)]
+
+    def _count(self, found: Records) -> None:
+        positions = found.positions
+        if positions and positions[-1] - self._next + 1 != len(positions):
+            for position in positions:
+                self._miss(self._next, position - 1)
+                self._next = position + 1
+        elif positions:
+            self._next = positions[-1] + 1
+        self._miss(self._next, found.complete_to)
+        self._next = max(self._next, found.complete_to + 1)
 
     def _miss(self, first: int, last: int) -> None:
         if first > last:
@@ -110,16 +120,6 @@ class RangeReader:
             self.missing[-1][1] = last
         else:
             self.missing.append([first, last])
-
-
-def _settled(log: Log, rows: list[RangeRow]) -> Steps[set[int]]:
-    """Positions among these rows whose messages are settled and only kept for a cursor."""
-    if not log.retained or not rows:
-        return set()
-    ranks = {log.rank_of(row.stored.sequence, row.stored.position): row.stored.position for row in rows}
-    start, end = min(ranks), max(ranks) + 1
-    marks = yield Scan(number_key(log.settled_prefix, start), number_key(log.settled_prefix, end), len(rows))
-    return {ranks[number_of(key)] for key, _ in rows_of(marks) if number_of(key) in ranks}
 
 
 def partition_at(entity: Entity, index: int) -> PartitionHost:

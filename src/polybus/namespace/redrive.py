@@ -8,7 +8,7 @@ from polybus.namespace.entity import Entity
 from polybus.namespace.namespace import Namespace
 from polybus.namespace.promise import Promise
 from polybus.partition import moving
-from polybus.partition.moving import Moved
+from polybus.partition.moving import Edit, Moved
 
 
 class MoveReport:
@@ -29,6 +29,7 @@ async def move_messages(
     log_id: int,
     numbers: list[int],
     changed: dict[int, Message],
+    edits: dict[int, Edit],
     destination: str,
     subscription: int,
 ) -> MoveReport:
@@ -43,7 +44,7 @@ async def move_messages(
             report.missing += own
             continue
         try:
-            moved = await _move(namespace, entity, log_id, index, own, changed, destination, subscription)
+            moved = await _move(namespace, entity, log_id, index, own, changed, edits, destination, subscription)
         except PolybusError as error:
             failure = error
             report.unreachable += own
@@ -63,6 +64,7 @@ async def _move(
     index: int,
     numbers: list[int],
     changed: dict[int, Message],
+    edits: dict[int, Edit],
     destination: str,
     subscription: int,
 ) -> Moved:
@@ -71,6 +73,6 @@ async def _move(
     done: Promise[Moved] = Promise()
     now = namespace.bus.clock.now()
     log = broker.log(log_id)
-    steps = moving.move(broker, log, now, numbers, changed, destination, subscription, done.reply, None)
+    steps = moving.move(broker, log, now, numbers, changed, edits, destination, subscription, done.reply, None)
     await partition.run(steps)
     return await done

@@ -169,7 +169,8 @@ class StoreHost:
     # Failure and return
 
     def unavailable(self) -> PartitionUnavailable:
-        return PartitionUnavailable(f"A messaging store of this entity is not available: {self.last_error}")
+        """For clients: why the store is down is in `last_error`, for those who may know where it lies."""
+        return PartitionUnavailable("A messaging store of this entity is not available. Try again.")
 
     def fence(self, error: StoreError, failed: Output | None) -> None:
         """The store can no longer be trusted: its brokers go, and it is opened again after a while."""
@@ -186,9 +187,9 @@ class StoreHost:
             self.on_fenced(self)
         if failed is not None:
             if full:
-                failed.refuse(QuotaExceeded(f"A messaging store has no space left: {self.last_error}"))
+                failed.refuse(QuotaExceeded("A messaging store has no space left."))
             else:
-                failed.refuse(InDoubt(f"A messaging store failed during a commit: {self.last_error}"))
+                failed.refuse(InDoubt("A messaging store failed during a commit."))
         open_batch.refuse(self.unavailable())
         if driver is None:
             self._retry_later()
@@ -289,7 +290,8 @@ class _Answer:
         self.here = True
         self.rows = rows
         if error is not None:
-            self.error = PartitionUnavailable(f"A messaging store could not be read: {error}")
+            self.error = PartitionUnavailable("A messaging store of this entity could not be read. Try again.")
+            self.error.__cause__ = error
         elif self._host.driver is None or self._host.openings != self._opening:
             self.error = self._host.unavailable()  # fenced since: whoever asked works on memory that is gone
         if self.late:

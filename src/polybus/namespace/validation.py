@@ -221,7 +221,7 @@ def _entity_violations(entity: EntityDescription, tier: Tier, existing: bool) ->
         text = "Express entities are not supported in a namespace that is using the 'Premium' tier."
         yield Violation("EnableExpress", text, allowed="false")
     yield from _message_size_violations(entity, tier)
-    yield from _authorization_violations(entity.authorization_rules)
+    yield from authorization_violations(entity.authorization_rules)
 
 
 def _partition_violations(entity: EntityDescription, tier: Tier, existing: bool) -> Iterator[Violation]:
@@ -266,7 +266,8 @@ def _message_size_violations(entity: EntityDescription, tier: Tier) -> Iterator[
         yield Violation(name, text, str(size), f"{lowest} to {highest}", True)
 
 
-def _authorization_violations(rules: tuple[AuthorizationRule, ...]) -> Iterator[Violation]:
+def authorization_violations(rules: tuple[AuthorizationRule, ...]) -> Iterator[Violation]:
+    """What is wrong with the keys of an entity, or of a namespace."""
     name = "AuthorizationRules"
     if len(rules) > limits.AUTHORIZATION_RULES:
         text = f"At most {limits.AUTHORIZATION_RULES} authorization rules are allowed on an entity."

@@ -11,9 +11,9 @@ from polybus.message.message import Message
 from polybus.partition import records
 from polybus.partition.broker import Broker, Steps
 from polybus.partition.log import Log
-from polybus.partition.reading import rows_of
+from polybus.partition.reading import rows_of, settled_between
 from polybus.partition.records import Stored
-from polybus.rows import Get, Scan
+from polybus.rows import Get, Row, Scan
 
 
 def keep(broker: Broker, log: Log, sequence: int, message: Message, wall_ms: int) -> bytes:
@@ -61,6 +61,7 @@ def _drop_kept(broker: Broker, log: Log, rank: int, mark: records.SettledMark) -
     batch = broker.out(log)
     batch.delete(records.number_key(log.settled_prefix, rank))
     batch.delete(records.number_key(log.active_prefix, rank))
+    log.trimmed.changed(batch, rank)
     log.trimmed_to = rank
     log.retained -= 1
     log.retained_bytes -= mark.size
@@ -86,25 +87,63 @@ class RangeRow:
         self.raw = raw
 
 
+class Records:
+    """Messages of a range read as they are stored, each whole, and the position up to which they are complete."""
+
+    __slots__ = ("complete_to", "positions", "settled", "values")
+
+    def __init__(self, complete_to: int) -> None:
+        self.complete_to = complete_to
+        self.values: list[bytes] = []
+        self.positions: list[int] = []
+        self.settled: list[bool] = []
+        """Whether a message is settled and only kept for a cursor."""
+
+
 def read_range(
     broker: Broker, log: Log, first: int, last: int, limit: int, max_bytes: int
 ) -> Steps[tuple[list[RangeRow], int]]:
     """Messages with first <= position <= last, in order, and the position up to which the answer is complete."""
+    found = yield from read_records(broker, log, first, last, limit, max_bytes)
+    stored = [Stored(value) for value in found.values]
+    return [RangeRow(each, each.raw) for each in stored], found.complete_to
+
+
+def read_records(broker: Broker, log: Log, first: int, last: int, limit: int, max_bytes: int) -> Steps[Records]:
+    """The same as they are stored: nothing is taken apart but what says which messages they are."""
     last = min(last, log.stable_end)
+    found = Records(last)
     if first > last:
-        return [], last
+        return found
+    ticket = log.trimmed.read_begins()
+    try:
+        yield from _read_records(broker, log, first, last, limit, max_bytes, found)
+    finally:
+        log.trimmed.read_ends(ticket)
+    return found
+
+
+def _read_records(
+    broker: Broker, log: Log, first: int, last: int, limit: int, max_bytes: int, found: Records
+) -> Steps[None]:
     rank = yield from rank_at(broker, log, first)
     start = records.number_key(log.active_prefix, rank)
     rows = rows_of((yield Scan(start, records.after(log.active_prefix), limit, max_bytes)))
-    found: list[Stored] = []
-    complete_to = last
-    for _, value in rows:
-        stored = Stored(value)
-        complete_to = min(stored.position, last)
-        if stored.position > last:
+    kept: list[Row] = []
+    bodies: list[int] = []
+    for row in rows:
+        position, body = records.position_and_body(row[1])
+        found.complete_to = min(position, last)
+        if position > last:
             break
-        found.append(stored)
-    return (yield from _with_bodies(broker, log, found)), complete_to
+        kept.append(row)
+        bodies.append(body)
+        found.positions.append(position)
+        found.values.append(row[1])
+    settled = yield from settled_between(log, kept)
+    found.settled = [row[0] in settled for row in kept] if settled else [False] * len(kept)
+    if any(bodies):
+        yield from _with_bodies(broker, log, found, bodies)
 
 
 def rank_at(broker: Broker, log: Log, position: int) -> Steps[int]:
@@ -155,19 +194,21 @@ def _low_key(log: Log) -> bytes:
     return records.number_key(log.active_prefix, log.stable_low)
 
 
-def _with_bodies(broker: Broker, log: Log, found: list[Stored]) -> Steps[list[RangeRow]]:
-    numbers = list(dict.fromkeys(stored.body for stored in found if stored.body))
-    bodies: dict[int, bytes] = {}
-    if numbers:
-        answer = yield Get(broker.bodies.keys(numbers)[: len(numbers)])
-        for number, value in zip(numbers, answer, strict=True):
-            if isinstance(value, bytes):
-                bodies[number] = records.unsealed(value, "a body")
-    rows: list[RangeRow] = []
-    for stored in found:
-        if stored.body and stored.body not in bodies:
-            if stored.position > log.floor:
-                raise StoreCorrupt(f"body {stored.body} is missing though a message refers to it")
+def _with_bodies(broker: Broker, log: Log, found: Records, bodies: list[int]) -> Steps[None]:
+    """Puts the bodies that lie elsewhere into the records that refer to them."""
+    numbers = list(dict.fromkeys(number for number in bodies if number))
+    answer = yield Get(broker.bodies.keys(numbers)[: len(numbers)])
+    raws: dict[int, bytes] = {}
+    for number, value in zip(numbers, answer, strict=True):
+        if isinstance(value, bytes):
+            raws[number] = records.unsealed(value, "a body")
+    whole = Records(found.complete_to)
+    for position, value, settled, body in zip(found.positions, found.values, found.settled, bodies, strict=True):
+        if body and body not in raws:
+            if position > log.floor:
+                raise StoreCorrupt(f"body {body} is missing though a message refers to it")
             continue  # settled since its row was read, and no cursor keeps it
-        rows.append(RangeRow(stored, bodies[stored.body] if stored.body else stored.raw))
-    return rows
+        whole.positions.append(position)
+        whole.values.append(records.with_body(value, raws[body]) if body else value)
+        whole.settled.append(settled)
+    found.positions, found.values, found.settled = whole.positions, whole.values, whole.settled

@@ -11,7 +11,7 @@ from polybus.partition.broker import Broker
 from polybus.partition.entry import Entry
 from polybus.partition.log import KINDS, MAIN
 from polybus.partition.output import Reply
-from polybus.partition.transfers import ONE_SUBSCRIPTION, Transfer
+from polybus.partition.transfers import MOVED, Transfer
 
 
 def take_over(
@@ -50,8 +50,12 @@ def _check(broker: Broker, transfer: Transfer) -> None:
 
 def _subscription(overlay: Overlay | None) -> int | None:
     """The one subscription that a moved message is for."""
-    number = None if overlay is None else overlay.application.get(ONE_SUBSCRIPTION)
-    return int(number) if isinstance(number, int) else None
+    number = None if overlay is None else overlay.application.get(MOVED)
+    return int(number) if isinstance(number, int) and number else None
+
+
+def _moved(overlay: Overlay | None) -> bool:
+    return overlay is not None and MOVED in overlay.application
 
 
 def _take_one(broker: Broker, transfer: Transfer, wall_ms: int, rows: dict[bytes, object] | None) -> None:
@@ -60,7 +64,8 @@ def _take_one(broker: Broker, transfer: Transfer, wall_ms: int, rows: dict[bytes
     number = _subscription(transfer.overlay)
     if number is not None:
         _into_subscription(broker, number, transfer, overlay, wall_ms)
-    elif sending.is_duplicate(broker, message, wall_ms, rows):
+    elif sending.is_duplicate(broker, message, wall_ms, rows) and not _moved(transfer.overlay):
+        # A dead letter that is moved back has the id of its first life, and must not vanish for it.
         return
     elif broker.settings.own.requires_session and _session_of(message, overlay) is None:
         log = broker.logs[MAIN]
@@ -78,7 +83,7 @@ def _own_overlay(transfer: Transfer, wall_ms: int) -> Overlay | None:
     if overlay is None and not transfer.expires_ms:
         return None
     own = Overlay() if overlay is None else overlay.copy()
-    own.application.pop(ONE_SUBSCRIPTION, None)
+    own.application.pop(MOVED, None)
     if transfer.expires_ms:
         own.ttl_ms = max(transfer.expires_ms - wall_ms, 0)
     return own

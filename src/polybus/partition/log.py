@@ -75,6 +75,8 @@ class Log(Window):
         self.deferrals = Deferrals(bodies)
         self.removed = Unsynced()
         """Ranks of active messages that were removed."""
+        self.trimmed = Unsynced()
+        """Ranks of settled messages that were kept for a cursor and are no longer."""
         self.locked = 0
         self.sessions: SessionBook | None = None
         self.watcher: Watcher | None = None

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from polybus.clock import Now
-from polybus.message.message import Message
+from polybus.errors import MessageTooLarge
+from polybus.message.message import Message, with_body
+from polybus.message.overlay import Overlay
 from polybus.partition import events, records, transfers
 from polybus.partition.broker import Broker, Steps
 from polybus.partition.entry import Entry
@@ -12,7 +14,7 @@ from polybus.partition.output import Reply
 from polybus.partition.reading import find, let_go
 from polybus.partition.records import Stored
 from polybus.partition.storing import note, remove
-from polybus.partition.transfers import ONE_SUBSCRIPTION
+from polybus.partition.transfers import MOVED
 from polybus.partition.upkeep import remove_scheduled
 from polybus.rows import Get
 
@@ -26,12 +28,26 @@ class Moved:
         self.locked = locked
 
 
+class Edit:
+    """What is altered of a message while it moves; everything else stays as its sender wrote it."""
+
+    def __init__(self, largest: int) -> None:
+        self.largest = largest
+        """Bytes that a message with a new body may have where it goes."""
+        self.body: bytes | None = None
+        self.fields: dict[int, object] = {}
+        """Position in the properties list to new value; None takes it away."""
+        self.application: dict[str, object] = {}
+        """Application property to new value; None takes it away."""
+
+
 def move(
     broker: Broker,
     log: Log,
     now: Now,
     numbers: list[int],
     changed: dict[int, Message],
+    edits: dict[int, Edit],
     destination: str,
     subscription: int,
     reply: Reply,
@@ -39,8 +55,9 @@ def move(
 ) -> Steps[None]:
     """Takes messages out of a log and puts them on their way, in one batch; replies with what was moved.
 
-    `changed` holds new messages for some of the numbers; a `subscription` other than 0 is the only one that
-    gets them at a destination topic. Where the destination cannot take one of them, none is moved.
+    `changed` holds new messages for some of the numbers, `edits` what is altered of others; a `subscription` other
+    than 0 is the only one that gets them at a destination topic. Where the destination cannot take one of them,
+    none is moved.
     """
     wanted = list(dict.fromkeys(numbers))
     found = yield from find(broker, log, wanted)
@@ -51,7 +68,7 @@ def move(
             if entry.lock:
                 result.locked.append(number)
             else:
-                moving = _in_transit(log, entry, changed.get(number), subscription)
+                moving = _in_transit(log, entry, changed.get(number), edits.get(number), subscription)
                 route = broker.router.route(destination, moving.loaded(), moving.session_id())
                 leaving.append((entry, moving, route))
                 result.moved.append(number)
@@ -67,18 +84,23 @@ def move(
     broker.out().replies.append((reply, context, result))
 
 
-def _in_transit(log: Log, entry: Entry, message: Message | None, subscription: int) -> Entry:
+def _in_transit(log: Log, entry: Entry, message: Message | None, edit: Edit | None, subscription: int) -> Entry:
     """The message as it travels: a changed one is new but for its number, and hops are counted anew."""
-    overlay = None if message is not None or entry.overlay is None else entry.overlay.copy()
+    overlay = Overlay() if message is not None or entry.overlay is None else entry.overlay.copy()
     message = message or entry.loaded()
+    if edit is not None:
+        overlay.change(edit.application)
+        overlay.fields.update(edit.fields)
+        if edit.body is not None:
+            message = with_body(message, edit.body)
+            if message.size > edit.largest:
+                raise MessageTooLarge(
+                    f"Message {entry.sequence} would have {message.size} bytes; the limit is {edit.largest}."
+                )
+    overlay.hops = 0
+    overlay.application[MOVED] = subscription
     original = entry.original or entry.sequence
-    size = message.size
-    moving = Entry(log, entry.sequence, message, entry.enqueued_ms, 0, original, overlay, size)
-    if overlay is not None:
-        overlay.hops = 0
-    if subscription:
-        moving.own_overlay().application[ONE_SUBSCRIPTION] = subscription
-    return moving
+    return Entry(log, entry.sequence, message, entry.enqueued_ms, 0, original, overlay, message.size)
 
 
 def undo(broker: Broker, keys: list[bytes]) -> Steps[int]:

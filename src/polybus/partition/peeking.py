@@ -76,8 +76,12 @@ def _table(found: _Found, prefix: bytes, state: int, first: int, count: int, max
 
 def _active(log: Log, found: _Found, first: int, count: int, max_bytes: int) -> Steps[None]:
     start = records.number_key(log.active_prefix, max(first, log.stable_low))
-    rows, complete = yield from scan(start, records.after(log.active_prefix), count, max_bytes)
-    settled = yield from settled_between(log, rows)
+    ticket = log.trimmed.read_begins()
+    try:
+        rows, complete = yield from scan(start, records.after(log.active_prefix), count, max_bytes)
+        settled = yield from settled_between(log, rows)
+    finally:
+        log.trimmed.read_ends(ticket)
     found.add([value for key, value in rows if key not in settled], STATE_ACTIVE)
     if not complete:
         found.ends_at(records.number_of(rows[-1][0]))

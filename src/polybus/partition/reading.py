@@ -35,9 +35,22 @@ def scan(start: bytes, end: bytes, limit: int, max_bytes: int) -> Steps[tuple[li
 
 
 def settled_between(log: Log, rows: list[Row]) -> Steps[set[bytes]]:
-    """Keys of the active table, among these rows, whose messages are settled and only kept for a cursor."""
-    if not log.retained or not rows:
+    """Keys of the active table, among these rows, whose messages are settled and only kept for a cursor.
+
+    A cursor may have let go of some since the rows were read, and their marks are gone with them: the caller has a
+    ticket of `log.trimmed` from before.
+    """
+    if not rows:
         return set()
+    settled: set[bytes] = set()
+    if log.retained:
+        settled = yield from _marked_between(log, rows)
+    if log.trimmed.has_changes():
+        settled.update(key for key, _ in rows if records.number_of(key) in log.trimmed)
+    return settled
+
+
+def _marked_between(log: Log, rows: list[Row]) -> Steps[set[bytes]]:
     start = records.number_key(log.settled_prefix, records.number_of(rows[0][0]))
     end = records.number_key(log.settled_prefix, records.number_of(rows[-1][0]) + 1)
     marks = yield Scan(start, end, len(rows))

@@ -54,7 +54,7 @@ def _remove_taken(broker: Broker, entry: Entry, now: Now) -> None:
 def load_page(broker: Broker, log: Log) -> Steps[None]:
     """Brings the next messages of the log into the window. The caller sees `log.wants_page()` first."""
     log.reading = True
-    ticket = log.removed.read_begins()
+    ticket, trimmed = log.removed.read_begins(), log.trimmed.read_begins()
     skipped_to, stable_end = log.skipped_to, log.stable_end
     try:
         start = records.number_key(log.active_prefix, log.paged_to + 1)
@@ -72,6 +72,7 @@ def load_page(broker: Broker, log: Log) -> Steps[None]:
     finally:
         log.reading = False
         log.removed.read_ends(ticket)
+        log.trimmed.read_ends(trimmed)
 
 
 def _page(log: Log, rows: list[Row], settled: set[bytes], stable_end: int) -> tuple[list[Entry], int, bool]:

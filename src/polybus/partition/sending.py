@@ -106,6 +106,7 @@ def is_duplicate(broker: Broker, message: Message, wall_ms: int, rows: dict[byte
     row = rows.get(history.id_key(message_id)) if rows else None
     seen_ms = history.seen_at(message_id, row)
     if seen_ms is not None and wall_ms - seen_ms < window_ms:
+        broker.settings.own.totals.duplicates += 1
         return True
     history.add(broker.out(), message_id, wall_ms, seen_ms)
     return False
@@ -219,6 +220,7 @@ def _copy(
 def mark_dead(broker: Broker, entry: Entry, reason: str, description: str) -> None:
     """Turns an entry that was meant for a main log into a dead letter of it."""
     settings = entry.log.settings
+    settings.totals.died(reason)
     overlay = entry.own_overlay()
     overlay.application[DEAD_LETTER_REASON] = reason
     overlay.application[DEAD_LETTER_DESCRIPTION] = description

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from polybus import limits
+from polybus.partition.totals import Totals
 from polybus.rules.ruleset import TopicRules
 
 INFINITE_MS: Final = 1 << 62
@@ -47,6 +48,7 @@ class LogSettings:
         self.requires_session = False
         self.forward_to: str | None = None
         self.forward_dead_letters_to: str | None = None
+        self.totals = Totals()
 
 
 class EntitySettings:

@@ -18,6 +18,7 @@ from polybus.partition.entry import Entry
 from polybus.partition.log import DEAD_LETTER, KINDS, MAIN, Log
 from polybus.partition.output import Reply
 from polybus.partition.storing import copy_into, enter, note, remove, rest, rewrite
+from polybus.partition.totals import BY_RECEIVER
 
 MAX_DELIVERY_REASON: Final = "MaxDeliveryCountExceeded"
 HEADER_REASON: Final = "HeaderSizeExceeded"
@@ -68,10 +69,10 @@ def count_delivery(broker: Broker, entry: Entry, change: str) -> None:
     note(broker, entry, change)
     if log.kind == MAIN and entry.delivery_count >= log.settings.max_delivery_count:
         description = f"Message could not be consumed after {entry.delivery_count} delivery attempts."
-        settle_dead_letter(broker, entry, MAX_DELIVERY_REASON, description, None)
+        kill(broker, entry, MAX_DELIVERY_REASON, description)
         return
     if log.kind == MAIN and _oversized(entry, entry.overlay):
-        settle_dead_letter(broker, entry, HEADER_REASON, HEADER_DESCRIPTION, None)
+        kill(broker, entry, HEADER_REASON, HEADER_DESCRIPTION)
         return
     _let_go(broker, entry, returns=True)
     batch = rewrite(broker, entry)
@@ -102,7 +103,7 @@ def settle_defer(broker: Broker, entry: Entry, now: Now, properties: Properties 
     if properties:
         entry.own_overlay().change(properties)
         if log.kind == MAIN and _oversized(entry, entry.overlay):
-            settle_dead_letter(broker, entry, HEADER_REASON, HEADER_DESCRIPTION, None)
+            kill(broker, entry, HEADER_REASON, HEADER_DESCRIPTION)
             return
     note(broker, entry, events.DEFERRED)
     _let_go(broker, entry)
@@ -132,7 +133,7 @@ def dead_letter(
     entry = held(broker, log, lock, now)
     check_can_die(log)
     broker.wall(now)
-    settle_dead_letter(broker, entry, reason, description, properties)
+    bury(broker, entry, reason, description, properties)
     respond(broker, reply, context)
 
 
@@ -141,7 +142,21 @@ def check_can_die(log: Log) -> None:
         raise InvalidOperation("A message in a dead-letter queue cannot be dead-lettered again.")
 
 
-def settle_dead_letter(
+def kill(broker: Broker, entry: Entry, reason: str, description: str) -> None:
+    """The broker itself gives a message up."""
+    entry.log.settings.totals.died(reason)
+    _settle_dead_letter(broker, entry, reason, description, None)
+
+
+def bury(
+    broker: Broker, entry: Entry, reason: str | None, description: str | None, properties: Properties | None
+) -> None:
+    """A receiver gives a message up."""
+    entry.log.settings.totals.died(BY_RECEIVER)
+    _settle_dead_letter(broker, entry, reason, description, properties)
+
+
+def _settle_dead_letter(
     broker: Broker,
     entry: Entry,
     reason: str | None,

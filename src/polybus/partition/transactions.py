@@ -120,4 +120,4 @@ def _settle(broker: Broker, settlement: Settlement, now: Now) -> None:
         settling.settle_defer(broker, entry, now, settlement.properties)
     else:
         broker.wall(now)
-        settling.settle_dead_letter(broker, entry, settlement.reason, settlement.description, settlement.properties)
+        settling.bury(broker, entry, settlement.reason, settlement.description, settlement.properties)

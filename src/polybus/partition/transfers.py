@@ -28,8 +28,9 @@ from polybus.partition.storing import enter
 from polybus.rows import Scan
 
 HOPS_EXCEEDED: Final = "MaxTransferHopCountExceeded"
-ONE_SUBSCRIPTION: Final = "x-polybus-subscription"
-"""Overlay property of a message that is to enter a single subscription of the destination topic."""
+MOVED: Final = "x-polybus-subscription"
+"""Overlay property of a message that was moved by its number: the one subscription of the destination topic that it
+is to enter, or 0 for the whole entity."""
 
 
 class Transfer:
@@ -94,6 +95,7 @@ def dispatch(broker: Broker, log: Log, entry: Entry, route: tuple[int, int], exp
 
 def refuse(broker: Broker, log: Log, entry: Entry, reason: str, description: str) -> bytes:
     """A message that cannot be moved on rests in the source's transfer dead-letter queue."""
+    log.settings.totals.died(reason)
     overlay = entry.own_overlay()
     overlay.application[DEAD_LETTER_REASON] = reason
     overlay.application[DEAD_LETTER_DESCRIPTION] = description
@@ -161,7 +163,7 @@ def refused(broker: Broker, now: Now, entity: int, index: int, moved: list[Trans
         message, sequence = transfer.message, broker.next_sequence(log)
         overlay = None if transfer.overlay is None else transfer.overlay.copy()
         if overlay is not None:
-            overlay.application.pop(ONE_SUBSCRIPTION, None)
+            overlay.application.pop(MOVED, None)
         original = transfer.original
         entry = Entry(log, sequence, message, wall_ms, 0, original, overlay, message.size)
         refuse(broker, log, entry, error.condition, error.description)

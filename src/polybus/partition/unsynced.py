@@ -25,6 +25,9 @@ class Unsynced:
     def __contains__(self, row: object) -> bool:
         return row in self._changes
 
+    def has_changes(self) -> bool:
+        return bool(self._changes)
+
     def changed(self, batch: Output, row: object) -> None:
         """The row was changed, in this output."""
         changes = self._changes

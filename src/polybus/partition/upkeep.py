@@ -178,9 +178,10 @@ def _expire_in(broker: Broker, log_id: int, ripe: dict[int, int]) -> Steps[int]:
 
 def _expire(broker: Broker, entry: Entry) -> None:
     settings = entry.log.settings
+    settings.totals.expired += 1
     note(broker, entry, events.EXPIRED)
     if entry.log.kind == MAIN and settings.dead_letter_expired:
-        settling.settle_dead_letter(broker, entry, EXPIRED_REASON, EXPIRED_DESCRIPTION, None)
+        settling.kill(broker, entry, EXPIRED_REASON, EXPIRED_DESCRIPTION)
     else:
         remove(broker, entry)
 

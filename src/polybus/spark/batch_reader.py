@@ -21,7 +21,7 @@ from polybus.spark.hashing import partition_for
 from polybus.spark.options import SourceOptions, Start
 from polybus.spark.planning import Range
 from polybus.spark.pushdown import Pushed, Span
-from polybus.spark.reading import RangeRead, browse
+from polybus.spark.reading import RangesRead, browse
 from polybus.spark.transport import Query
 
 DEAD: Final = "dead-lettered"
@@ -154,13 +154,11 @@ class ServiceBusBatchReader(DataSourceReader):  # type: ignore[misc]
 
     def _read_log(self, part: LogPart) -> Iterator[Any]:
         """Rows that are kept only for somebody's cursor are settled: they are not there any more."""
-        columns = self._options.columns
-        asked = columns if STATE in columns else (*columns, STATE)
         bus = self._bus(part.entity)
         try:
-            for wanted in part.ranges:
-                for batch in RangeRead(bus, asked, wanted, part.entity_id).batches():
-                    yield from self._chosen(_present(batch, part.dead, STATE in columns))
+            reading = RangesRead(bus, self._options.columns, part.ranges, part.entity_id, settled=False)
+            for batch in reading.batches():
+                yield from self._chosen(_dead(batch) if part.dead else batch)
         finally:
             bus.close()
 
@@ -186,16 +184,10 @@ class FilteringBatchReader(ServiceBusBatchReader):
         return filters
 
 
-def _present(batch: Any, dead: bool, keep_state: bool) -> Any:
-    states = batch.column(batch.schema.get_field_index(STATE))
-    if pc.any(pc.not_equal(states, ACTIVE)).as_py():
-        batch = batch.filter(pc.equal(states, ACTIVE))
+def _dead(batch: Any) -> Any:
+    """Active messages of a dead-letter queue are dead letters of the entity, where the state is shown."""
     place = batch.schema.get_field_index(STATE)
-    if not keep_state:
-        return batch.remove_column(place)
-    if dead:
-        return batch.set_column(place, STATE, pa.array([DEAD] * batch.num_rows, pa.string()))
-    return batch
+    return batch if place < 0 else batch.set_column(place, STATE, pa.array([DEAD] * batch.num_rows, pa.string()))
 
 
 def _after(start: Start, index: int, earliest: int, stable_end: int) -> int:

@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 from polybus.errors import EntityNotFound
 from polybus.spark.connection import Connection
-from polybus.spark.planning import PartitionEnd
-from polybus.spark.transport import Query, Transport
+from polybus.spark.planning import PartitionEnd, Range
+from polybus.spark.transport import Patience, Query, Transport
 
 ARROW_TYPE: Final = "application/vnd.apache.arrow.stream"
 Stage = dict[str, Any]
@@ -46,6 +46,7 @@ class Bus:
     def __init__(self, connection: Connection, entity: str, retry_seconds: float) -> None:
         self.entity = entity
         self._transport = Transport(connection, retry_seconds)
+        self._retry_seconds = retry_seconds
         self._path = f"/$polybus/entities/{quote(entity, safe='')}"
 
     def close(self) -> None:
@@ -55,6 +56,9 @@ class Bus:
         """Opens a stream, again where the bus is away."""
         return self._transport.repeat(work)
 
+    def patience(self) -> Patience:
+        return Patience(self._retry_seconds)
+
     # The log
 
     def log(self, time: str | None = None) -> LogState:
@@ -63,7 +67,16 @@ class Bus:
         at_time = {each["partition"]: each["at_time"] for each in told["partitions"] if "at_time" in each}
         return LogState(told["entity_id"], ends, at_time)
 
-    def open_range(self, query: Query) -> Any:
+    def open_records(self, ranges: list[Range], entity_id: str | None) -> Any:
+        """Messages of several ranges as they are stored: `records` makes columns of them."""
+        named = ",".join(f"{each.partition}:{each.first}-{each.last}" for each in ranges)
+        query: Query = {"format": "records", "ranges": named}
+        if entity_id is not None:
+            query["entity_id"] = entity_id
+        return self._transport.stream(f"{self._path}/range", query)
+
+    def open_rows(self, query: Query) -> Any:
+        """Messages of one range with the columns that the bus makes of them."""
         return self._transport.stream(f"{self._path}/range", {**query, "format": "arrow"})
 
     def open_browse(self, query: Query) -> Any:
@@ -105,6 +118,28 @@ class Bus:
 
     def abort(self, stages: list[Stage]) -> None:
         self._transport.json("POST", f"{self._path}/abort", {"stages": stages})
+
+    # Messages by number, and what happened to them
+
+    def move(self, body: dict[str, Any]) -> dict[str, list[int]]:
+        """Takes messages out and sends them elsewhere; asking again is safe, and tells them as missing."""
+        return self._transport.json("POST", f"{self._path}/move", body)
+
+    def events(self, partition: int, first: int, limit: int) -> dict[str, Any]:
+        query: Query = {"partition": partition, "first": first, "limit": limit}
+        return self._transport.json("GET", f"{self._path}/events", query=query)
+
+    def keep_events(self) -> None:
+        self._transport.json("PUT", f"{self._path}/events", {"enabled": True})
+
+    def partitions(self) -> list[dict[str, Any]]:
+        """Each partition with its store and counts; needs the right to manage."""
+        found: list[dict[str, Any]] = self._transport.json("GET", f"{self._path}/partitions")["partitions"]
+        return found
+
+    def cursors(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self._transport.json("GET", f"{self._path}/cursors")["cursors"]
+        return found
 
 
 def _end(told: dict[str, Any]) -> PartitionEnd:

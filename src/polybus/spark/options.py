@@ -49,6 +49,7 @@ _SINK: Final = _CONNECTION | {"delivery", "producername", "idcolumns", "unknownc
 _SPARKS_OWN: Final = {
     "path",
     "checkpointlocation",
+    "queryname",
     "asyncprogresstrackingenabled",
     "asyncprogresstrackingcheckpointintervalms",
 }

@@ -1,7 +1,7 @@
 """Messages of a range or of a browse, as the Arrow batches that Spark takes.
 
 A read of the bus ends with a summary; one that breaks off has none, and is taken up again after the last message that
-arrived. The summary names positions at which nothing was. Some never had anything to give: what was settled before
+arrived. Positions are dense, so what did not come is known. Some never had anything to give: what was settled before
 the cursor began. What the cursor should have held and does not is lost, and that is said loudly.
 """
 
@@ -12,91 +12,144 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from polybus.errors import CursorTruncated, ServerBusy
+from polybus.limits import BULK_RANGES
 from polybus.spark.bus import Bus
 from polybus.spark.columns import arrow_schema
 from polybus.spark.planning import Range
+from polybus.spark.records import Records
 from polybus.spark.transport import Query
+from polybus.spark.walking import Numbers
 
 END_KEY: Final = b"polybus.end"
-POSITION: Final = "position"
 Gap = tuple[int, int]
 """Positions with nothing at them, both ends included."""
 
 
-class Summary:
-    """How a read ended: up to where it is complete, and what was missing on the way."""
+class Progress:
+    """One range: how far it has been read, and at which positions nothing was."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
-        self.complete_to: int = told.get("complete_to", 0)
-        self.missing: list[Gap] = [(first, last) for first, last in told.get("missing", [])]
-        self.unreachable: list[int] = told.get("unreachable", [])
-        self.error: str | None = told.get("error")
-
-
-class RangeRead:
-    """One range, read from its first position to its last, however often the bus goes away meanwhile."""
-
-    def __init__(self, bus: Bus, columns: tuple[str, ...], wanted: Range, entity_id: str | None) -> None:
-        self._bus = bus
-        self._schema = arrow_schema(columns)
-        self._range = wanted
-        self._next = wanted.first
-        asked = columns if POSITION in columns else (*columns, POSITION)
-        self._query: Query = {"partition": wanted.partition, "last": wanted.last, "columns": ",".join(asked)}
-        if entity_id is not None:
-            self._query["entity_id"] = entity_id
+    def __init__(self, wanted: Range) -> None:
+        self.range = wanted
+        self.next = wanted.first
         self.missing: list[Gap] = []
 
+    @property
+    def done(self) -> bool:
+        return self.next > self.range.last
+
+    @property
+    def left(self) -> Range:
+        return Range(self.range.partition, self.next, self.range.last)
+
+    def read(self, positions: Numbers) -> None:
+        """Takes note of messages that came: positions are dense, so what is left out is missing."""
+        self.complete_to(int(positions[0]) - 1)
+        for place in np.nonzero(np.diff(positions) != 1)[0].tolist():
+            self._miss(int(positions[place]) + 1, int(positions[place + 1]) - 1)
+        self.next = int(positions[-1]) + 1
+
+    def complete_to(self, position: int) -> None:
+        """Nothing more comes up to this position."""
+        self._miss(self.next, position)
+        self.next = max(self.next, position + 1)
+
+    def _miss(self, first: int, last: int) -> None:
+        if first <= last:
+            self.missing.append((first, last))
+
+
+class RangesRead:
+    """Ranges, one after the other, each from its first position to its last, however often the bus goes away."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        columns: tuple[str, ...],
+        wanted: list[Range],
+        entity_id: str | None,
+        *,
+        settled: bool = True,
+    ) -> None:
+        """Without `settled` the messages are left out that are only kept for somebody's cursor."""
+        self._bus = bus
+        self._columns = columns
+        self._entity_id = entity_id
+        self._settled = settled
+        self.ranges = [Progress(each) for each in wanted]
+
     def batches(self) -> Iterator[Any]:
-        failed_at = -1
-        while self._next <= self._range.last:
+        patience = self._bus.patience()
+        while left := [each for each in self.ranges if not each.done]:
+            before = [each.next for each in left]
             try:
-                yield from self._attempt()
+                yield from self._attempt(left[:BULK_RANGES])
             except (OSError, http.client.HTTPException, pa.ArrowException, ServerBusy):
                 self._bus.close()
-                if failed_at == self._next:
+                if [each.next for each in left] != before:
+                    patience.renew()
+                if not patience.wait():
                     raise
-                failed_at = self._next
 
-    def _attempt(self) -> Iterator[Any]:
+    def _attempt(self, left: list[Progress]) -> Iterator[Any]:
         """What one request gives; it ends in the middle where the connection does."""
-        query = {**self._query, "first": self._next}
-        response = self._bus.repeat(lambda: self._bus.open_range(query))
-        summary: Summary | None = None
+        asked = [each.left for each in left]
+        response = self._bus.repeat(lambda: self._bus.open_records(asked, self._entity_id))
+        end: dict[str, Any] | None = None
         for batch, told in _parts(response):
-            summary = told
+            end = told
             if batch.num_rows:
-                self._next = batch.column(POSITION)[-1].as_py() + 1
-                yield _fitted(batch, self._schema)
-        if summary is None:
-            raise ServerBusy(f"The read of partition {self._range.partition} broke off.")
-        self.missing += summary.missing
-        self._next = max(self._next, summary.complete_to + 1)
-        if summary.error is not None or self._next <= self._range.last:
+                records = Records(batch, self._columns)
+                rows = records.batch() if self._settled else records.present(records.batch())
+                self._note(records, left)
+                if rows.num_rows:
+                    yield rows
+        if end is None:
+            raise ServerBusy(f"A read of '{self._bus.entity}' broke off.")
+        for each, ended in zip(left, end["ranges"], strict=False):
+            each.complete_to(ended["complete_to"])
+        short = next((each for each in left if not each.done), None)
+        if short is not None:
             raise ServerBusy(
-                f"Partition {self._range.partition} could be read only up to position {self._next - 1} of"
-                f" {self._range.last}: {summary.error or 'there is no more'}"
+                f"Partition {short.range.partition} could be read only up to position {short.next - 1} of"
+                f" {short.range.last}: {end.get('error') or 'there is no more'}"
             )
+
+    def _note(self, records: Records, left: list[Progress]) -> None:
+        """Finds the ranges that rows belong to: they come range by range, in the order in which they were asked."""
+        partitions, positions = records.partitions, records.positions
+        cuts = np.nonzero((np.diff(partitions) != 0) | (np.diff(positions) < 0))[0] + 1
+        for part in np.split(np.arange(len(positions)), cuts):
+            self._note_run(int(partitions[part[0]]), positions[part], left)
+
+    def _note_run(self, partition: int, positions: Numbers, left: list[Progress]) -> None:
+        """Neighbouring ranges of one partition may follow each other without a cut."""
+        for each in left:
+            if each.range.partition != partition or each.done:
+                continue
+            inside = positions[(positions >= each.next) & (positions <= each.range.last)]
+            if len(inside):
+                each.read(inside)
 
 
 def browse(bus: Bus, columns: tuple[str, ...], query: Query) -> Iterator[Any]:
     """What is there now, in the states that the query names; partitions that are out are an error."""
     schema = arrow_schema(columns)
     response = bus.repeat(lambda: bus.open_browse({**query, "columns": ",".join(columns)}))
-    summary: Summary | None = None
+    end: dict[str, Any] | None = None
     for batch, told in _parts(response):
-        summary = told
+        end = told
         if batch.num_rows:
             yield _fitted(batch, schema)
-    if summary is None or summary.error is not None or summary.unreachable:
-        why = "it broke off" if summary is None else summary.error or f"partitions {summary.unreachable} are out"
+    if end is None or "error" in end or end["unreachable"]:
+        why = "it broke off" if end is None else end.get("error") or f"partitions {end['unreachable']} are out"
         raise ServerBusy(f"Browsing '{bus.entity}' did not come to its end: {why}.")
 
 
-def _parts(response: Any) -> Iterator[tuple[Any, Summary | None]]:
+def _parts(response: Any) -> Iterator[tuple[Any, dict[str, Any] | None]]:
     """The batches of a stream, and with the last one its summary."""
     with pa.ipc.open_stream(response) as reader:
         while True:
@@ -105,7 +158,7 @@ def _parts(response: Any) -> Iterator[tuple[Any, Summary | None]]:
             except StopIteration:
                 break
             told = None if metadata is None else metadata.get(END_KEY)
-            yield batch, None if told is None else Summary(json.loads(told))
+            yield batch, None if told is None else json.loads(told)
     response.read()
 
 

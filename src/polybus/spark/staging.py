@@ -15,6 +15,7 @@ import pyarrow as pa
 from polybus.errors import ArgumentError, BusError, QuotaExceeded
 from polybus.limits import SPARK_SHOWN_ROW_CHARACTERS, SPARK_STAGE_BYTES, SPARK_STAGE_ROWS
 from polybus.spark.bus import Bus, Stage
+from polybus.spark.encoding import encoded_messages
 from polybus.spark.options import SinkOptions
 from polybus.spark.rows import faults, row_text
 from polybus.spark.transport import Query
@@ -73,7 +74,7 @@ class Stager:
             batch = self._without(batch, wrong)
         while batch.num_rows:
             try:
-                self.stages.append(self._bus.stage(encoded(batch), self._query))
+                self.stages.append(self._bus.stage(_content(batch), self._query))
                 return
             except (ArgumentError, QuotaExceeded) as error:
                 batch = self._without(batch, _named(error, batch.num_rows))
@@ -114,6 +115,12 @@ def slices(batch: Any) -> Iterator[Any]:
     rows = min(by_size, SPARK_STAGE_ROWS)
     for start in range(0, batch.num_rows, rows):
         yield batch.slice(start, rows)
+
+
+def _content(batch: Any) -> bytes:
+    """Whole messages where they can be made here; else the rows, and the bus makes them."""
+    messages = encoded_messages(batch)
+    return encoded(batch if messages is None else pa.RecordBatch.from_arrays([messages], names=["message"]))
 
 
 def encoded(batch: Any) -> bytes:

@@ -29,7 +29,7 @@ from polybus.spark.lease import Lease
 from polybus.spark.offsets import Offset, offset_from
 from polybus.spark.options import SourceOptions
 from polybus.spark.planning import Range
-from polybus.spark.reading import DataLoss, RangeRead, losses, report_losses
+from polybus.spark.reading import DataLoss, Progress, RangesRead, losses, report_losses
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +52,7 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self._target: LogState | None = None
         """Where an AvailableNow query ends: what there was when it began."""
         self._latest: dict[str, Any] | None = None
+        self._acknowledged: dict[int, int] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks get the options and nothing that lives: no connection, no lease."""
@@ -128,6 +129,7 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def _acknowledge(self, offset: Offset) -> None:
         lease = self._hold_known(offset)
         self.bus.advance(self._options.cursor, offset.positions, lease.fencing)
+        self._acknowledged = offset.positions
 
     def _hold_known(self, offset: Offset) -> Lease:
         """The lease, after a restart from a checkpoint too; the cursor must still be there."""
@@ -169,8 +171,11 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def commit(self, end: dict[str, Any]) -> None:
         """A second chance to let go; the next batch does it again, so nothing here is a failure of the query."""
+        offset = offset_from(end)
+        if offset.positions == self._acknowledged:
+            return
         try:
-            self._acknowledge(offset_from(end))
+            self._acknowledge(offset)
         except PolybusError as error:
             log.warning("the cursor %r was not moved yet: %s", self._options.cursor, error)
 
@@ -204,20 +209,21 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         place = self._options.place
         bus = Bus(place.connect(), place.entity, place.retry_seconds)
         try:
-            for wanted in partition.ranges:
-                reading = RangeRead(bus, self._options.columns, wanted, partition.entity_id)
-                yield from reading.batches()
-                if reading.missing:
-                    self._look_for_losses(bus, wanted, reading)
+            reading = RangesRead(bus, self._options.columns, partition.ranges, partition.entity_id)
+            yield from reading.batches()
+            self._look_for_losses(bus, [each for each in reading.ranges if each.missing])
         finally:
             bus.close()
 
-    def _look_for_losses(self, bus: Bus, wanted: Range, reading: RangeRead) -> None:
+    def _look_for_losses(self, bus: Bus, gapped: list[Progress]) -> None:
         """Asked after the read: a cursor is marked as cut off before anything is removed."""
-        state = bus.cursor(self._options.cursor)
-        lost_to = wanted.last if state is None else state.lost_to(wanted.partition)
-        lost = losses(reading.missing, lost_to)
-        report_losses(wanted, lost, self._options.place.entity, self._options.fail_on_data_loss, log.warning)
+        if not gapped:
+            return
+        state, options = bus.cursor(self._options.cursor), self._options
+        for each in gapped:
+            lost_to = each.range.last if state is None else state.lost_to(each.range.partition)
+            lost = losses(each.missing, lost_to)
+            report_losses(each.range, lost, options.place.entity, options.fail_on_data_loss, log.warning)
 
 
 def _named(positions: dict[int, int]) -> dict[str, int]:

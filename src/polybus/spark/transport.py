@@ -39,6 +39,27 @@ _BY_STATUS: dict[int, type[errors.BusError]] = {
 }
 
 
+class Patience:
+    """How long something is tried again, with pauses that grow."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.renew()
+
+    def renew(self) -> None:
+        """There was progress: the time begins anew."""
+        self._deadline = time.monotonic() + self._seconds
+        self._pause = SPARK_RETRY_PAUSE_SECONDS
+
+    def wait(self) -> bool:
+        """Pauses; False where the time is over."""
+        if time.monotonic() + self._pause > self._deadline:
+            return False
+        time.sleep(self._pause)
+        self._pause = min(self._pause * 2, SPARK_RETRY_PAUSE_SECONDS_MAX)
+        return True
+
+
 class Transport:
     """One connection to the bus, opened when it is needed and again when it breaks."""
 
@@ -73,17 +94,14 @@ class Transport:
 
     def repeat(self, work: Callable[[], Any]) -> Any:
         """Does it again while the bus cannot be reached or is busy, for as long as was agreed."""
-        deadline = time.monotonic() + self._retry_seconds
-        pause = SPARK_RETRY_PAUSE_SECONDS
+        patience = Patience(self._retry_seconds)
         while True:
             try:
                 return work()
             except (OSError, http.client.HTTPException, errors.ServerBusy, errors.OperationTimeout) as error:
                 self.close()
-                if time.monotonic() + pause > deadline:
+                if not patience.wait():
                     raise _unreachable(error, self._connection) from error
-            time.sleep(pause)
-            pause = min(pause * 2, SPARK_RETRY_PAUSE_SECONDS_MAX)
 
     def _request(
         self, method: str, path: str, query: Query | None, content: bytes | None, kind: str

@@ -45,6 +45,8 @@ class Faults:
     def __init__(self, sleep: Callable[[float], None] = time.sleep) -> None:
         self.calls: dict[Kind, int] = dict.fromkeys(KINDS, 0)
         self.full = False
+        self.low = False
+        """The disk shows no free space, and still takes what is written."""
         self._sleep = sleep
         self._fail_at: dict[Kind, int] = {}
         self._fail_from: dict[Kind, int] = {}
@@ -87,9 +89,14 @@ class Faults:
     def disk_full(self, full: bool = True) -> None:
         self.full = full
 
+    def disk_low(self, low: bool = True) -> None:
+        """Free space is below any reserve; commits go on."""
+        self.low = low
+
     def heal(self) -> None:
         """Turns every switch off; a fence stays until the store is reopened."""
         self.full = False
+        self.low = False
         self._fail_at.clear()
         self._fail_from.clear()
         self._slow.clear()
@@ -99,6 +106,7 @@ class Faults:
         """The switches that are on, for people to read."""
         return {
             "full": self.full,
+            "low": self.low,
             "hangs": sorted(self._gates),
             "slow": dict(sorted(self._slow.items())),
             "fails": sorted({*self._fail_at, *self._fail_from}),
@@ -224,7 +232,7 @@ class FailingStore(Store):
         return FailingStore(inner, faults=self.faults, reopen_inner=reopen_inner, reads_block=self.reads_block)
 
     def free_bytes(self) -> int | None:
-        return 0 if self.faults.full else self.inner.free_bytes()
+        return 0 if self.faults.full or self.faults.low else self.inner.free_bytes()
 
     def checkpoint(self, target: Path) -> None:
         self.inner.checkpoint(target)

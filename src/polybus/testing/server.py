@@ -21,6 +21,8 @@ STOP_SECONDS = 30.0
 class ServerProcess:
     """`polybus serve` on loopback; `restart` takes the same ports again."""
 
+    program = (sys.executable, "-m", "polybus")
+
     def __init__(self, data: Path, *options: str, environment: dict[str, str] | None = None) -> None:
         self.data = data
         self.options = options
@@ -44,7 +46,7 @@ class ServerProcess:
 
     def start(self) -> None:
         """Returns when the bus is ready: a send works."""
-        command = [sys.executable, "-m", "polybus", "serve", "--data", str(self.data), *self._ports(), *self.options]
+        command = [*self.program, "serve", "--data", str(self.data), *self._ports(), *self.options]
         self._process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=self._environment
         )

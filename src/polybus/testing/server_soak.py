@@ -2,8 +2,9 @@
 
 A round starts `polybus serve` on fresh stores. Clients of the official SDK, each in a thread of its own, send without
 and with keys, in sessions, twice with one id, for later, through a topic's rules and through queues that forward, and
-others receive. After a number of acknowledged sends that the seed chooses the process gets SIGKILL and is started
-again. In the end senders stop, receivers empty every place, and the verifier compares the histories.
+others receive; two more work in transactions by raw AMQP. After a number of acknowledged sends that the seed chooses
+the process gets SIGKILL and is started again. In the end senders stop, receivers empty every place, and the verifier
+compares the histories.
 
 Run it with `scripts/soak server --kills N`. A round is repeated with its seed, but threads and kills never meet twice
 in the same way: the seed only says what was tried.
@@ -25,19 +26,20 @@ from typing import Any, Final
 from azure.servicebus.management import ServiceBusAdministrationClient, SqlRuleFilter
 
 from polybus.clock import RealClock
-from polybus.testing.history import UNKNOWN, History, Op, Recorder
+from polybus.testing.history import OK, SENDS, UNKNOWN, History, Op, Recorder
 from polybus.testing.sdk_load import LOCK_MS, PATIENCE_S, Client, Receiving, ReceivingSessions, Round, Sending
 from polybus.testing.server import ServerProcess
+from polybus.testing.transacting import HOME, Transacting
 from polybus.testing.verifier import EntityContents, EntityOptions, FinalState, Verdict, verify
 
 PARTITIONS: Final = 16
 WINDOW_MS: Final = 600_000
 KILLS_PER_ROUND: Final = 20
-SENDS_PER_KILL: Final = (5, 120)
+SENDS_PER_KILL: Final = (5, 60)
 """Acknowledged sends between two kills: from the first steps after a start to a bus in full swing."""
 SLACK_MS: Final = 100
 EVERY, RED = "news/Subscriptions/every", "news/Subscriptions/red"
-PLACES: Final = ("wide", "unique", "later", "last", EVERY, RED, "steps")
+PLACES: Final = ("wide", "unique", "later", "last", HOME, EVERY, RED, "steps")
 """Where messages are received from."""
 
 
@@ -45,7 +47,7 @@ def entity_options() -> dict[str, EntityOptions]:
     """What the verifier must know of everything that stands in a history."""
     plain = EntityOptions(PARTITIONS, lock_ms=LOCK_MS)
     return {
-        **dict.fromkeys(("wide", "later", "last", EVERY, RED), plain),
+        **dict.fromkeys(("wide", "later", "last", HOME, EVERY, RED), plain),
         "unique": EntityOptions(PARTITIONS, lock_ms=LOCK_MS, dedup_window_ms=WINDOW_MS),
         "steps": EntityOptions(PARTITIONS, sessions=True, lock_ms=LOCK_MS),
         "first": EntityOptions(PARTITIONS, lock_ms=LOCK_MS, delivers_to=("last",)),
@@ -64,7 +66,7 @@ def create_entities(server: ServerProcess) -> None:
     with ServiceBusAdministrationClient.from_connection_string(
         server.admin_connection_string, connection_verify=str(server.authority)
     ) as admin:
-        for name in ("wide", "later", "last"):
+        for name in ("wide", "later", "last", HOME):
             admin.create_queue(name, **lasting)
         admin.create_queue("first", forward_to="last", **lasting)
         admin.create_queue("steps", requires_session=True, **lasting)
@@ -86,6 +88,7 @@ def play(folder: Path, kills: int, seed: int) -> tuple[Verdict, Counter[str]]:
         run = Round(server, seed)
         run.up.set()
         senders: list[Client] = [Sending(f"sender {number}", run) for number in range(3)]
+        senders += [Transacting(f"transactor {number}", run) for number in range(2)]
         receivers: list[Client] = [Receiving(place, run) for place in PLACES if place != "steps"]
         receivers += [ReceivingSessions("steps", run)]
         for client in (*senders, *receivers):
@@ -105,7 +108,7 @@ def play(folder: Path, kills: int, seed: int) -> tuple[Verdict, Counter[str]]:
         clients = (*senders, *receivers)
         verdict = verify([reaper.history, *(client.pen.history for client in clients)], final, slack_ms=SLACK_MS)
         figures = Counter(verdict.report) + Counter({"kills": kills, "unknown settlements": _unknown(clients)})
-        return verdict, figures
+        return verdict, figures + _kinds(clients)
 
 
 def _kill(run: Round, reaper: Recorder) -> None:
@@ -127,6 +130,14 @@ def _join(clients: list[Client]) -> None:
 def _unknown(clients: tuple[Client, ...]) -> int:
     ops = (Op.COMPLETE, Op.ABANDON)
     return sum(event.op in ops and event.outcome == UNKNOWN for each in clients for event in each.pen.history)
+
+
+def _kinds(clients: tuple[Client, ...]) -> Counter[str]:
+    """How many acknowledged sends went to each entity, so that a reader sees which kinds of load there were."""
+    events = [
+        event for client in clients for event in client.pen.history if event.op in SENDS and event.outcome == OK
+    ]
+    return Counter(f"to {event.entity}" for event in events)
 
 
 def _drained(run: Round) -> FinalState:

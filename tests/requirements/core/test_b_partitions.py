@@ -21,7 +21,7 @@ def numbers_of(core: CoreBus, path: str, count: int, **fields: str) -> list[int]
     return [core.sent(path, str(number), **fields)[0] for number in range(count)]
 
 
-def test_B1_the_same_key_always_selects_the_same_partition(core: CoreBus) -> None:
+def test_b1_the_same_key_always_selects_the_same_partition(core: CoreBus) -> None:
     core.queue("q", PARTITIONS)
     for key in ("a", "b", "c"):
         expected = core.partition("q", key).index
@@ -30,25 +30,25 @@ def test_B1_the_same_key_always_selects_the_same_partition(core: CoreBus) -> Non
     assert indexes(core.sent("q", "x", partition_key="a")) == [core.partition("q", "a").index]
 
 
-def test_B1_keys_spread_over_the_partitions(core: CoreBus) -> None:
+def test_b1_keys_spread_over_the_partitions(core: CoreBus) -> None:
     core.queue("q", PARTITIONS)
     used = {core.partition("q", f"key {number}").index for number in range(500)}
     assert used == set(range(PARTITIONS))
 
 
-def test_B2_a_session_id_is_the_partition_key(core: CoreBus) -> None:
+def test_b2_a_session_id_is_the_partition_key(core: CoreBus) -> None:
     core.queue("q", PARTITIONS, requires_session=True)
     for session in ("s", "t", "u"):
         assert set(indexes(numbers_of(core, "q", 5, session_id=session))) == {core.partition("q", session).index}
 
 
-def test_B3_a_partition_key_counts_where_there_is_no_session_id(core: CoreBus) -> None:
+def test_b3_a_partition_key_counts_where_there_is_no_session_id(core: CoreBus) -> None:
     core.queue("q", PARTITIONS)
     found = indexes(core.sent("q", "x", partition_key="k", message_id="another"))
     assert found == [core.partition("q", "k").index]
 
 
-def test_B4_a_session_id_and_another_partition_key_are_refused_and_nothing_is_stored(core: CoreBus) -> None:
+def test_b4_a_session_id_and_another_partition_key_are_refused_and_nothing_is_stored(core: CoreBus) -> None:
     core.queue("q", PARTITIONS)
     with pytest.raises(InvalidOperation):
         core.sent("q", "x", session_id="s", partition_key="k")
@@ -56,7 +56,7 @@ def test_B4_a_session_id_and_another_partition_key_are_refused_and_nothing_is_st
     assert indexes(core.sent("q", "x", session_id="s", partition_key="s")) == [core.partition("q", "s").index]
 
 
-def test_B5_a_message_id_is_the_key_only_with_duplicate_detection(core: CoreBus) -> None:
+def test_b5_a_message_id_is_the_key_only_with_duplicate_detection(core: CoreBus) -> None:
     core.queue("unique", PARTITIONS, requires_duplicate_detection=True)
     core.queue("q", PARTITIONS)
     for number in range(8):
@@ -65,13 +65,13 @@ def test_B5_a_message_id_is_the_key_only_with_duplicate_detection(core: CoreBus)
     assert len(set(indexes(numbers_of(core, "q", 8, message_id="same")))) == 8
 
 
-def test_B5_a_session_id_or_a_partition_key_goes_before_the_message_id(core: CoreBus) -> None:
+def test_b5_a_session_id_or_a_partition_key_goes_before_the_message_id(core: CoreBus) -> None:
     core.queue("unique", PARTITIONS, requires_duplicate_detection=True)
     found = indexes(core.sent("unique", "x", message_id="m", partition_key="k"))
     assert found == [core.partition("unique", "k").index]
 
 
-def test_B6_all_copies_meet_at_one_broker_which_drops_them(core: CoreBus) -> None:
+def test_b6_all_copies_meet_at_one_broker_which_drops_them(core: CoreBus) -> None:
     core.queue("unique", PARTITIONS, requires_duplicate_detection=True)
     for _ in range(3):
         for name in ("a", "b", "c"):
@@ -81,7 +81,7 @@ def test_B6_all_copies_meet_at_one_broker_which_drops_them(core: CoreBus) -> Non
     assert sorted(core.bodies("unique")) == ["a", "b", "c"]
 
 
-def test_B7_without_a_key_messages_go_round(core: CoreBus) -> None:
+def test_b7_without_a_key_messages_go_round(core: CoreBus) -> None:
     core.queue("q", PARTITIONS)
     found = indexes(numbers_of(core, "q", 10 * PARTITIONS))
     assert found[:PARTITIONS] != sorted(set(found[:1])) * PARTITIONS
@@ -89,7 +89,7 @@ def test_B7_without_a_key_messages_go_round(core: CoreBus) -> None:
 
 
 @pytest.mark.parametrize("lost", [1, 2, 3])
-def test_B8_a_message_without_a_key_goes_elsewhere_when_its_partition_is_down(core: CoreBus, lost: int) -> None:
+def test_b8_a_message_without_a_key_goes_elsewhere_when_its_partition_is_down(core: CoreBus, lost: int) -> None:
     core.queue("q", PARTITIONS)
     core.lose(*range(lost))
     healthy = {p.index for p in core.namespace.entity("q").partitions if p.available}
@@ -100,7 +100,7 @@ def test_B8_a_message_without_a_key_goes_elsewhere_when_its_partition_is_down(co
 
 
 @pytest.mark.parametrize("fault", [Fault.FAIL_BEFORE, Fault.FAIL_AFTER, Fault.FULL])
-def test_B8_a_send_that_meets_the_failure_goes_elsewhere_and_is_stored_once(make: Maker, fault: str) -> None:
+def test_b8_a_send_that_meets_the_failure_goes_elsewhere_and_is_stored_once(make: Maker, fault: str) -> None:
     core = make(4)
     entity = core.queue("q", PARTITIONS)
     for number in range(20):
@@ -114,7 +114,7 @@ def test_B8_a_send_that_meets_the_failure_goes_elsewhere_and_is_stored_once(make
     assert sorted(core.bodies("q"), key=int) == [str(number) for number in range(20)]
 
 
-def test_B9_a_message_with_a_key_is_refused_while_its_partition_is_down(core: CoreBus) -> None:
+def test_b9_a_message_with_a_key_is_refused_while_its_partition_is_down(core: CoreBus) -> None:
     core.queue("q", PARTITIONS)
     core.lose(1)
     for partition in core.namespace.entity("q").partitions:
@@ -130,7 +130,7 @@ def test_B9_a_message_with_a_key_is_refused_while_its_partition_is_down(core: Co
     assert len(core.bodies("q")) == 12
 
 
-def test_B10_a_message_is_moved_at_once_when_the_store_is_known_to_be_down(core: CoreBus) -> None:
+def test_b10_a_message_is_moved_at_once_when_the_store_is_known_to_be_down(core: CoreBus) -> None:
     core.queue("q", PARTITIONS)
     core.lose(0, 1, 2)
     before = core.world.loop.time()
@@ -138,7 +138,7 @@ def test_B10_a_message_is_moved_at_once_when_the_store_is_known_to_be_down(core:
     assert core.world.loop.time() - before < 1.0
 
 
-def test_B10_a_hanging_store_delays_a_send_by_less_than_15_seconds(core: CoreBus) -> None:
+def test_b10_a_hanging_store_delays_a_send_by_less_than_15_seconds(core: CoreBus) -> None:
     """Two stores hang, one after the other: the worst that one send can meet."""
     entity = core.queue("q", PARTITIONS)
     entity.turn = 0
@@ -155,7 +155,7 @@ def test_B10_a_hanging_store_delays_a_send_by_less_than_15_seconds(core: CoreBus
 
 
 @pytest.mark.parametrize("field", ["session_id", "partition_key", "message_id"])
-def test_B11_any_key_pins_the_message_in_a_transaction_or_not(core: CoreBus, field: str) -> None:
+def test_b11_any_key_pins_the_message_in_a_transaction_or_not(core: CoreBus, field: str) -> None:
     core.queue("q", PARTITIONS, requires_duplicate_detection=True)
     fields = {"message_id": "m", field: "pin"}
     expected = core.partition("q", "pin").index
@@ -167,7 +167,7 @@ def test_B11_any_key_pins_the_message_in_a_transaction_or_not(core: CoreBus, fie
     assert {number >> 48 for _, number in core.peeked("q")} == {expected}
 
 
-def test_B12_messages_with_the_same_key_keep_their_order(core: CoreBus) -> None:
+def test_b12_messages_with_the_same_key_keep_their_order(core: CoreBus) -> None:
     core.queue("q", PARTITIONS)
     waiting = [
         core.send("q", build(f"{key} {number:02}".encode(), partition_key=key))

@@ -13,14 +13,14 @@ from tests.requirements.core.core_bus import PARTITIONS, CoreBus
 
 
 @pytest.mark.parametrize("index", [0, 7, 15])
-def test_C1_a_receive_asks_all_partitions(core: CoreBus, index: int) -> None:
+def test_c1_a_receive_asks_all_partitions(core: CoreBus, index: int) -> None:
     core.queue("q", PARTITIONS)
     core.sent("q", "x", partition_key=core.key_for("q", index))
     (delivery,) = core.take("q")
     assert delivery.entry.sequence >> 48 == index
 
 
-def test_C1_a_subscription_of_a_partitioned_topic_is_received_from_all_partitions(core: CoreBus) -> None:
+def test_c1_a_subscription_of_a_partitioned_topic_is_received_from_all_partitions(core: CoreBus) -> None:
     core.topic("t", PARTITIONS)
     core.subscribe("t", "s")
     for number in range(32):
@@ -30,7 +30,7 @@ def test_C1_a_subscription_of_a_partitioned_topic_is_received_from_all_partition
     assert sorted(body_of(d.entry.loaded()) for d in received) == sorted(map(str, range(32)))
 
 
-def test_C2_what_others_hold_is_not_received_until_its_lock_runs_out(core: CoreBus) -> None:
+def test_c2_what_others_hold_is_not_received_until_its_lock_runs_out(core: CoreBus) -> None:
     core.queue("q", PARTITIONS, lock_duration_ms=5_000)
     for number in range(4):
         core.sent("q", str(number))
@@ -41,7 +41,7 @@ def test_C2_what_others_hold_is_not_received_until_its_lock_runs_out(core: CoreB
     assert [delivery.entry.delivery_count for delivery in again] == [1] * 4
 
 
-def test_C2_what_never_left_for_a_closed_connection_is_given_back_at_once(core: CoreBus) -> None:
+def test_c2_what_never_left_for_a_closed_connection_is_given_back_at_once(core: CoreBus) -> None:
     core.queue("q", PARTITIONS)
     core.sent("q", "x")
     (delivery,) = core.take("q")
@@ -50,7 +50,7 @@ def test_C2_what_never_left_for_a_closed_connection_is_given_back_at_once(core: 
     assert again.entry.delivery_count == 0
 
 
-def test_C2_a_sessions_messages_are_given_back_at_once(core: CoreBus) -> None:
+def test_c2_a_sessions_messages_are_given_back_at_once(core: CoreBus) -> None:
     core.queue("q", PARTITIONS, requires_session=True)
     core.sent("q", "a", session_id="s")
     core.sent("q", "b", session_id="s")
@@ -61,7 +61,7 @@ def test_C2_a_sessions_messages_are_given_back_at_once(core: CoreBus) -> None:
     assert core.take_in_session(held, box, 2) == ["a", "b"]
 
 
-def test_C3_the_first_message_of_an_almost_empty_queue_comes_as_fast_as_from_a_plain_one(core: CoreBus) -> None:
+def test_c3_the_first_message_of_an_almost_empty_queue_comes_as_fast_as_from_a_plain_one(core: CoreBus) -> None:
     took = {}
     for name, partitions in (("plain", 1), ("partitioned", PARTITIONS)):
         core.queue(name, partitions)
@@ -74,7 +74,7 @@ def test_C3_the_first_message_of_an_almost_empty_queue_comes_as_fast_as_from_a_p
     assert took["partitioned"] <= took["plain"] + 0.011
 
 
-def test_C3_a_receiver_never_misses_a_message_that_is_free(core: CoreBus) -> None:
+def test_c3_a_receiver_never_misses_a_message_that_is_free(core: CoreBus) -> None:
     core.queue("q", PARTITIONS)
     box = core.receive("q", 100)
     for number in range(100):
@@ -83,7 +83,7 @@ def test_C3_a_receiver_never_misses_a_message_that_is_free(core: CoreBus) -> Non
     assert sorted(box.bodies, key=int) == [str(number) for number in range(100)]
 
 
-def test_C4_a_peek_on_a_plain_queue_gives_the_oldest(core: CoreBus) -> None:
+def test_c4_a_peek_on_a_plain_queue_gives_the_oldest(core: CoreBus) -> None:
     core.queue("q")
     for number in range(5):
         core.sent("q", str(number))
@@ -93,7 +93,7 @@ def test_C4_a_peek_on_a_plain_queue_gives_the_oldest(core: CoreBus) -> None:
     assert body_of(peeked.message) == "0"
 
 
-def test_C4_a_peek_on_a_partitioned_queue_gives_the_oldest_of_a_partition(core: CoreBus) -> None:
+def test_c4_a_peek_on_a_partitioned_queue_gives_the_oldest_of_a_partition(core: CoreBus) -> None:
     core.queue("q", PARTITIONS)
     for number in range(3 * PARTITIONS):
         core.sent("q", str(number))
@@ -104,7 +104,7 @@ def test_C4_a_peek_on_a_partitioned_queue_gives_the_oldest_of_a_partition(core: 
 
 
 @pytest.mark.parametrize("place", ["q", "t/Subscriptions/s"])
-def test_C5_peeking_on_reaches_every_message_and_an_empty_reply_is_the_end(core: CoreBus, place: str) -> None:
+def test_c5_peeking_on_reaches_every_message_and_an_empty_reply_is_the_end(core: CoreBus, place: str) -> None:
     core.queue("q", PARTITIONS)
     core.topic("t", PARTITIONS)
     core.subscribe("t", "s")
@@ -115,7 +115,7 @@ def test_C5_peeking_on_reaches_every_message_and_an_empty_reply_is_the_end(core:
         assert sorted(bodies) == [f"{number:02}" for number in range(60)]
 
 
-def test_C5_a_reply_is_no_larger_than_256_kilobytes(core: CoreBus) -> None:
+def test_c5_a_reply_is_no_larger_than_256_kilobytes(core: CoreBus) -> None:
     core.queue("q", PARTITIONS)
     for _ in range(20):
         core.sent("q", "." * 60_000)
@@ -124,3 +124,17 @@ def test_C5_a_reply_is_no_larger_than_256_kilobytes(core: CoreBus) -> None:
     page = core.do(operations.peek(core.namespace, entity, entity.log_id(address), 1, 20))
     assert 0 < sum(peeked.message.size for peeked in page) <= PEEK_REPLY_BYTES
     assert len(page) < 20
+
+
+def test_c7_what_is_in_memory_is_received_without_the_stores(core: CoreBus) -> None:
+    """One receive fills the cache; those that follow come although no store can be read."""
+    core.queue("q", PARTITIONS)
+    for number in range(2 * PARTITIONS):
+        core.sent("q", str(number))
+    core.restart()
+    core.run(1)
+    first = core.take("q", 1)
+    for index in range(len(core.disks)):
+        core.set_faults(index, fail_read=1.0)
+    rest = core.take("q", 2 * PARTITIONS)
+    assert len({delivery.entry.sequence for delivery in first + rest}) == 2 * PARTITIONS

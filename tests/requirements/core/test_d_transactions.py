@@ -10,7 +10,7 @@ from polybus.testing.sim_store import Fault
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
 
 
-def test_D1_a_message_without_a_key_is_refused_on_a_partitioned_entity(core: CoreBus) -> None:
+def test_d1_a_message_without_a_key_is_refused_on_a_partitioned_entity(core: CoreBus) -> None:
     core.queue("q", PARTITIONS)
     transaction = core.transaction()
     with pytest.raises(InvalidOperation):
@@ -21,7 +21,7 @@ def test_D1_a_message_without_a_key_is_refused_on_a_partitioned_entity(core: Cor
 
 
 @pytest.mark.parametrize("fields", [{"session_id": "k"}, {"partition_key": "k"}, {"message_id": "k"}])
-def test_D1_each_of_the_three_properties_is_a_key(core: CoreBus, fields: dict[str, str]) -> None:
+def test_d1_each_of_the_three_properties_is_a_key(core: CoreBus, fields: dict[str, str]) -> None:
     core.queue("q", PARTITIONS, requires_duplicate_detection=True)
     transaction = core.transaction()
     core.join(transaction, "q", "kept", **{"message_id": "m", **fields})
@@ -29,7 +29,7 @@ def test_D1_each_of_the_three_properties_is_a_key(core: CoreBus, fields: dict[st
     assert core.bodies("q") == ["kept"]
 
 
-def test_D1_a_plain_entity_asks_for_no_key(core: CoreBus) -> None:
+def test_d1_a_plain_entity_asks_for_no_key(core: CoreBus) -> None:
     core.queue("q")
     transaction = core.transaction()
     core.join(transaction, "q", "a")
@@ -38,7 +38,7 @@ def test_D1_a_plain_entity_asks_for_no_key(core: CoreBus) -> None:
     assert core.bodies("q") == ["a", "b"]
 
 
-def test_D2_a_second_key_is_refused_even_if_it_selects_the_same_partition(core: CoreBus) -> None:
+def test_d2_a_second_key_is_refused_even_if_it_selects_the_same_partition(core: CoreBus) -> None:
     core.queue("q", PARTITIONS)
     home = core.partition("q", "k").index
     twin = next(k for k in (f"k{n}" for n in range(1_000)) if core.partition("q", k).index == home)
@@ -51,7 +51,7 @@ def test_D2_a_second_key_is_refused_even_if_it_selects_the_same_partition(core: 
     assert core.bodies("q") == ["a"]
 
 
-def test_D3_a_session_aware_entity_wants_a_session_id(core: CoreBus) -> None:
+def test_d3_a_session_aware_entity_wants_a_session_id(core: CoreBus) -> None:
     core.queue("q", PARTITIONS, requires_session=True)
     transaction = core.transaction()
     with pytest.raises(InvalidOperation):
@@ -63,7 +63,7 @@ def test_D3_a_session_aware_entity_wants_a_session_id(core: CoreBus) -> None:
     assert core.bodies("q") == ["a"]
 
 
-def test_D4_two_sessions_of_a_partitioned_entity_are_refused_in_one_transaction(core: CoreBus) -> None:
+def test_d4_two_sessions_of_a_partitioned_entity_are_refused_in_one_transaction(core: CoreBus) -> None:
     core.queue("q", PARTITIONS, requires_session=True)
     transaction = core.transaction()
     core.join(transaction, "q", "a", session_id="s")
@@ -71,7 +71,7 @@ def test_D4_two_sessions_of_a_partitioned_entity_are_refused_in_one_transaction(
         core.join(transaction, "q", "b", session_id="t")
 
 
-def test_D4_two_sessions_of_a_plain_entity_work(core: CoreBus) -> None:
+def test_d4_two_sessions_of_a_plain_entity_work(core: CoreBus) -> None:
     core.queue("q", requires_session=True)
     transaction = core.transaction()
     core.join(transaction, "q", "a", session_id="s")
@@ -80,7 +80,7 @@ def test_D4_two_sessions_of_a_plain_entity_work(core: CoreBus) -> None:
     assert sorted(core.bodies("q")) == ["a", "b"]
 
 
-def test_D5_all_messages_of_a_transaction_are_at_one_broker(core: CoreBus) -> None:
+def test_d5_all_messages_of_a_transaction_are_at_one_broker(core: CoreBus) -> None:
     core.queue("q", PARTITIONS)
     transaction = core.transaction()
     for number in range(5):
@@ -92,7 +92,7 @@ def test_D5_all_messages_of_a_transaction_are_at_one_broker(core: CoreBus) -> No
 
 
 @pytest.mark.parametrize("fault", [Fault.FAIL_BEFORE, Fault.FAIL_AFTER])
-def test_D5_a_commit_that_meets_a_failure_is_done_wholly_or_not_at_all(core: CoreBus, fault: str) -> None:
+def test_d5_a_commit_that_meets_a_failure_is_done_wholly_or_not_at_all(core: CoreBus, fault: str) -> None:
     core.queue("q", PARTITIONS)
     core.queue("other")
     core.sent("q", "in", partition_key="k")
@@ -109,7 +109,7 @@ def test_D5_a_commit_that_meets_a_failure_is_done_wholly_or_not_at_all(core: Cor
     assert done == ((["out"], ["moved"]) if fault == Fault.FAIL_AFTER else (["in"], []))
 
 
-def test_D5_an_open_transaction_ends_with_the_process(core: CoreBus) -> None:
+def test_d5_an_open_transaction_ends_with_the_process(core: CoreBus) -> None:
     core.queue("q", PARTITIONS)
     transaction = core.transaction()
     core.join(transaction, "q", "never", partition_key="k")
@@ -118,7 +118,7 @@ def test_D5_an_open_transaction_ends_with_the_process(core: CoreBus) -> None:
     assert core.bodies("q") == []
 
 
-def test_D5_a_rollback_leaves_nothing_and_gives_the_message_back(core: CoreBus) -> None:
+def test_d5_a_rollback_leaves_nothing_and_gives_the_message_back(core: CoreBus) -> None:
     core.queue("q", PARTITIONS, lock_duration_ms=5_000)
     core.sent("q", "in", partition_key="k")
     (delivery,) = core.take("q")
@@ -131,7 +131,7 @@ def test_D5_a_rollback_leaves_nothing_and_gives_the_message_back(core: CoreBus) 
 
 
 @pytest.mark.parametrize("partitions", [1, PARTITIONS])
-def test_D6_rules_are_added_and_removed_while_messages_flow(core: CoreBus, partitions: int) -> None:
+def test_d6_rules_are_added_and_removed_while_messages_flow(core: CoreBus, partitions: int) -> None:
     core.topic("t", partitions)
     core.subscribe("t", "s", [RuleDescription(name="red", filter=CorrelationFilterDescription(label="red"))])
     blue = RuleDescription(name="blue", filter=CorrelationFilterDescription(label="blue"))

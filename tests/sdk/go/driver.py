@@ -2,28 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from tests.sdk.driving import environment, verdict
+
 from polybus.testing.server import ServerProcess
 
 HERE = Path(__file__).parent
-
-
-def environment(server: ServerProcess) -> dict[str, str]:
-    return {
-        **os.environ,
-        "POLYBUS_CA": str(server.authority),
-        "POLYBUS_CONNECTION_STRING": server.connection_string,
-        "POLYBUS_ADMIN_CONNECTION_STRING": server.admin_connection_string,
-        "POLYBUS_AMQP": server.addresses["amqp"],
-        "POLYBUS_HTTP": server.addresses["http"],
-        "POLYBUS_TLS": server.addresses["tls"],
-    }
 
 
 def command(chosen: list[str]) -> list[str]:
@@ -46,16 +35,14 @@ def main() -> int:
         done = subprocess.run(
             command(sys.argv[1:]),
             cwd=HERE,
-            env=environment(server),
+            env=environment(server, POLYBUS_CA=str(server.authority)),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-    passed, failed, skipped = tally(done.stdout)
     noise = re.compile(r"=== (RUN|PAUSE|CONT|NAME)")
     print("\n".join(line for line in done.stdout.splitlines() if not noise.match(line)))
-    print(f"{passed} passed, {failed} failed" + (f", {skipped} expected failures" if skipped else ""))
-    return 0 if done.returncode == 0 and failed == 0 and passed > 0 else 1
+    return verdict(done.returncode, *tally(done.stdout), server)
 
 
 if __name__ == "__main__":

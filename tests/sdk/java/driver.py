@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from tests.sdk.driving import environment, verdict
 
 from polybus.testing.server import ServerProcess
 
@@ -24,17 +25,6 @@ def trust_store(server: ServerProcess, folder: Path) -> Path:
     command += ["-keystore", str(made), "-storetype", "PKCS12", "-storepass", PASSWORD]
     subprocess.run(command, check=True, capture_output=True)
     return made
-
-
-def environment(server: ServerProcess) -> dict[str, str]:
-    return {
-        **os.environ,
-        "POLYBUS_CONNECTION_STRING": server.connection_string,
-        "POLYBUS_ADMIN_CONNECTION_STRING": server.admin_connection_string,
-        "POLYBUS_AMQP": server.addresses["amqp"],
-        "POLYBUS_HTTP": server.addresses["http"],
-        "POLYBUS_TLS": server.addresses["tls"],
-    }
 
 
 def command(names: list[str], trusted: Path) -> list[str]:
@@ -65,9 +55,7 @@ def main() -> int:
         with ServerProcess(folder / "data") as server:
             run = command(sys.argv[1:], trust_store(server, folder))
             code = subprocess.run(run, cwd=HERE, env=environment(server)).returncode
-    passed, failed, skipped = tally()
-    print(f"{passed} passed, {failed} failed" + (f", {skipped} expected failures" if skipped else ""))
-    return 0 if code == 0 and failed == 0 and passed > 0 else 1
+    return verdict(code, *tally(), server)
 
 
 if __name__ == "__main__":

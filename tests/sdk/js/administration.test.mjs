@@ -183,6 +183,11 @@ behaviour("a topic with everything, updated and deleted", async (bench) => {
   assert.equal(await admin.topicExists(name), true);
   assert.equal(await admin.topicExists("no-such-topic"), false);
   await refused(admin.getTopic("no-such-topic"), "MessageEntityNotFoundError");
+  const other = bench.name("topic");
+  await admin.createTopic(other, { enablePartitioning: bench.partitioned });
+  await admin.deleteTopic(other);
+  assert.equal(await admin.topicExists(other), false);
+  await refused(admin.deleteTopic(other), "MessageEntityNotFoundError");
 });
 
 behaviour("topics are listed page by page, with what is in them", async (bench) => {

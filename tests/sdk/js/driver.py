@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from tests.sdk.driving import environment, verdict
+
 from polybus.testing.server import ServerProcess
 
 HERE = Path(__file__).parent
-
-
-def environment(server: ServerProcess) -> dict[str, str]:
-    """What a test needs to know; the SDK itself reads nothing of it but the CA."""
-    return {
-        **os.environ,
-        "NODE_EXTRA_CA_CERTS": str(server.authority),
-        "POLYBUS_CONNECTION_STRING": server.connection_string,
-        "POLYBUS_ADMIN_CONNECTION_STRING": server.admin_connection_string,
-        "POLYBUS_AMQP": server.addresses["amqp"],
-        "POLYBUS_HTTP": server.addresses["http"],
-        "POLYBUS_TLS": server.addresses["tls"],
-    }
 
 
 def command(names: list[str], results: Path) -> list[str]:
@@ -44,10 +32,10 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.tap"
         with ServerProcess(Path(folder) / "data") as server:
-            code = subprocess.run(command(sys.argv[1:], results), cwd=HERE, env=environment(server)).returncode
-        passed, failed, expected = tally(results.read_text(encoding="utf-8"))
-    print(f"{passed} passed, {failed} failed" + (f", {expected} expected failures" if expected else ""))
-    return 0 if code == 0 and failed == 0 and passed > 0 else 1
+            surroundings = environment(server, NODE_EXTRA_CA_CERTS=str(server.authority))
+            code = subprocess.run(command(sys.argv[1:], results), cwd=HERE, env=surroundings).returncode
+        counts = tally(results.read_text(encoding="utf-8"))
+    return verdict(code, *counts, server)
 
 
 if __name__ == "__main__":

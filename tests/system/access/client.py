@@ -143,9 +143,9 @@ class AmqpClient:
         if outcome.fields[0] != 0:
             raise Refused(f"SASL outcome {outcome.fields[0]}")
 
-    def open(self) -> None:
+    def open(self, hostname: str = "localhost") -> None:
         self._stream.send(AMQP_HEADER)
-        self._send(Open("client", "localhost", 65536))
+        self._send(Open("client", hostname, 65536))
         self._send(Begin(0, WINDOW, WINDOW))
         self.wait("begin")
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from azure.servicebus.management import AccessRights, AuthorizationRule, ServiceBusAdministrationClient
@@ -13,9 +15,15 @@ QUEUES = ("orders", "orders2", "order", "other", "a/b", "127.0.0.1")
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with serving(tmp_path_factory.mktemp("access")) as server:
+        yield server
+
+
+@contextmanager
+def serving(folder: Path, *options: str) -> Iterator[ServerProcess]:
     """One bus with keys of every kind: of the namespace, and of some entities."""
     keys = [word for text in NAMESPACE_KEYS for word in ("--key", text)]
-    with ServerProcess(tmp_path_factory.mktemp("access"), "--store", "memory:", *keys) as server:
+    with ServerProcess(folder, "--store", "memory:", *keys, *options) as server:
         with ServiceBusAdministrationClient.from_connection_string(
             server.admin_connection_string, connection_verify=str(server.authority)
         ) as admin:

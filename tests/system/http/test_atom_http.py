@@ -171,3 +171,41 @@ def test_tiers(certificates: Path, tier: Tier, sku: str, outcomes: dict[str, int
         answers = {each: http.put(f"/{each}", content=body).status_code for each, body in bodies.items()}
     server.stop()
     assert answers == outcomes
+
+
+def titles(response: httpx.Response) -> list[str]:
+    assert response.status_code == 200, response.text
+    return re.findall(r'<entry [^>]*>.*?<title type="text">(.*?)</title>', response.text)
+
+
+@pytest.mark.parametrize("kind", ["plain", "partitioned"])
+def test_lists_are_filtered_and_their_pages_keep_the_filter(http: httpx.Client, name: str, kind: str) -> None:
+    body = queue("<EnablePartitioning>true</EnablePartitioning>" if kind == "partitioned" else "")
+    for part in ("a", "b", "c"):
+        http.put(f"/{name}-{part}?api-version=2021-05", content=body)
+    http.post(f"/{name}-b/messages", content="x")
+    mine = f"startswith(path, '{name}') eq true"
+    listed = http.get("/$Resources/Queues", params={"$filter": mine})
+    assert titles(listed) == [f"{name}-a", f"{name}-b", f"{name}-c"]
+    full = http.get("/$Resources/Queues", params={"$filter": f"{mine} and messageCount gt 0"})
+    assert titles(full) == [f"{name}-b"]
+    page = http.get("/$Resources/Queues", params={"$filter": mine, "$top": "2", "api-version": "2021-05"})
+    assert titles(page) == [f"{name}-a", f"{name}-b"]
+    following = re.search(r'<link rel="next" href="([^"]*)"', page.text)
+    assert following is not None
+    rest = http.get(following[1].replace("&amp;", "&"))
+    assert titles(rest) == [f"{name}-c"]
+    assert 'rel="next"' not in rest.text
+    assert titles(http.get("/$Resources/Topics", params={"$filter": mine})) == []
+
+
+def test_subscriptions_are_filtered(http: httpx.Client, name: str) -> None:
+    http.put(f"/{name}", content=entry("TopicDescription"))
+    for part in ("audit", "billing"):
+        http.put(f"/{name}/subscriptions/{part}", content=entry("SubscriptionDescription"))
+    listed = http.get(f"/{name}/Subscriptions", params={"$filter": "startswith(name, 'aud') eq false"})
+    assert titles(listed) == ["billing"]
+
+
+def test_a_filter_that_cannot_be_read(http: httpx.Client) -> None:
+    check(http.get("/$Resources/Queues", params={"$filter": "colour eq 'red'"}), 400, "SubCode=40000.")

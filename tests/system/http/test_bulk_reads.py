@@ -347,6 +347,49 @@ def test_dead_letters_are_moved_back_by_number(server: Server, http: httpx.Clien
     assert dead.post("move", body)["moved"] == []
 
 
+def test_a_move_edits_messages_and_is_no_duplicate_where_the_id_was_seen(server: Server, http: httpx.Client) -> None:
+    name = f"q-{uuid.uuid4().hex}"
+    server.wait(server.namespace.management.create(QueueDescription(path=name, requires_duplicate_detection=True)))
+    http.post(f"/{name}/messages", content=b"bad", headers={"BrokerProperties": '{"MessageId": "m1"}', "tenant": "5"})
+    bulk = Bulk(http, name)
+    edits = {"1": {"body": "good", "content_type": "text/plain", "properties": {"fixed": True, "none": None}}}
+    assert bulk.post("move", {"numbers": [1], "to": name, "edits": edits})["moved"] == [1]
+    entity = server.namespace.entity(name)
+    server.wait_until(lambda: entity.counts().active == 1 and entity.counts().transfer == 0)
+    (row,) = bulk.everything()
+    assert (row["body"], row["message_id"], row["content_type"]) == (b"good", "m1", "text/plain")
+    assert dict(row["properties"]) == {"tenant": "5", "fixed": "true"}
+    got = complete(http, name)
+    assert (got.content, got.headers["tenant"]) == (b"good", "5")
+
+
+@pytest.mark.parametrize(
+    ("edit", "why"),
+    [
+        ({"partition_key": "k"}, "cannot be altered"),
+        ({"subject": 5}, "must be a string"),
+        ({"session_id": "x" * 129}, "more than 128"),
+        ({"body": None}, "'body' must be"),
+        ({"properties": {"a": [1]}}, "plain value"),
+        ({"properties": {"a": "x" * 70_000}}, "may take"),
+        ({"properties": {"a": "x" * 40_000}}, "larger than"),
+        ({"properties": {"a": "x" * 30_000, "b": "x" * 30_000, "c": "x" * 30_000}}, "The properties take"),
+        ({"body": "x" * 300_000}, "the limit is"),
+    ],
+)
+def test_an_edit_that_cannot_be_moves_nothing(http: httpx.Client, plain: str, edit: dict[str, Any], why: str) -> None:
+    send(http, plain, "x")
+    request = {"numbers": [1], "to": plain, "edits": {"1": edit}}
+    refused = http.post(f"/$polybus/entities/{plain}/move", json=request, headers={"Accept": "application/json"})
+    assert refused.status_code in (400, 403)
+    assert why in refused.json()["error"]["detail"]
+    both = {"numbers": [1], "to": plain, "edits": {"1": {}}, "changes": {"1": {"body": "x"}}}
+    assert http.post(f"/$polybus/entities/{plain}/move", json=both).status_code == 400
+    large = {"numbers": [1], "to": plain, "changes": {"1": {"body": "x" * 300_000}}}
+    assert http.post(f"/$polybus/entities/{plain}/move", json=large).status_code == 403
+    assert len(Bulk(http, plain).everything()) == 1
+
+
 def test_a_move_goes_to_one_subscription(server: Server, http: httpx.Client, plain: str) -> None:
     name = f"t-{uuid.uuid4().hex}"
     management = server.namespace.management

@@ -87,7 +87,7 @@ def test_calls_fail_and_are_slow_and_hang(server: Server, http: httpx.Client) ->
     shown = switch(http, "stores/1/hang", calls=["sync"])
     assert shown["stores"][1]["faults"]["hangs"] == ["sync"]
     shown = switch(http, "heal")
-    assert shown["stores"][1]["faults"] == {"fails": [], "full": False, "hangs": [], "slow": {}}
+    assert shown["stores"][1]["faults"] == {"fails": [], "full": False, "hangs": [], "low": False, "slow": {}}
 
 
 def test_a_full_disk_refuses_sends(server: Server, http: httpx.Client) -> None:

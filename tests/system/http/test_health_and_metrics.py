@@ -9,6 +9,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from polybus.clock import MovableClock
 from polybus.namespace.description import QueueDescription, SubscriptionDescription, TopicDescription
 from tests.system.http.kit import Server
 
@@ -29,7 +30,7 @@ def samples(text: str) -> dict[str, float]:
         assert match is not None, line
         name = f"{match[1]}{{{match[2] or ''}}}"
         assert name not in found, line
-        assert re.sub("_(sum|count)$", "", match[1]) in typed or match[1] in typed, line
+        assert re.sub("_(sum|count|bucket)$", "", match[1]) in typed or match[1] in typed, line
         found[name] = float(match[3])
     assert len(typed) == len(set(typed))
     return found
@@ -154,6 +155,11 @@ def test_metrics_tell_what_happened(own_server: Server) -> None:
     assert found[f"servicebus_abandoned_messages_total{{{totals}}}"] == 1
     assert found[f'servicebus_requests_total{{{totals},result="user_error"}}'] == 1
     assert found[f"servicebus_server_send_latency_seconds_count{{{totals}}}"] == 3
+    assert found[f'servicebus_server_send_latency_seconds_bucket{{{totals},le="+Inf"}}'] == 3
+    bucket = f"servicebus_server_send_latency_seconds_bucket{{{totals},"
+    rising = [value for name, value in found.items() if name.startswith(bucket)]
+    assert len(rising) > 5
+    assert rising == sorted(rising)
     subscription = 'namespace="sbemulatorns",entity="t/Subscriptions/s",entity_type="subscription"'
     assert found[f"servicebus_active_messages{{{subscription}}}"] == 1
     available = [
@@ -178,3 +184,41 @@ def test_metrics_tell_what_happened(own_server: Server) -> None:
     assert found[f'polybus_store_up{{store="0",id="{store}"}}'] == 0
     assert found[f'polybus_store_state{{store="0",id="{store}",state="fenced"}}'] == 1
     assert found[f'polybus_store_commit_failures_total{{store="0",id="{store}"}}'] == 1
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+def test_metrics_tell_the_fate_of_messages(own_server: Server, partitioned: bool) -> None:
+    server = own_server
+    management = server.namespace.management
+    described = QueueDescription(
+        path="q",
+        enable_partitioning=partitioned,
+        requires_duplicate_detection=True,
+        dead_lettering_on_message_expiration=True,
+        max_delivery_count=2,
+    )
+    server.wait(management.create(described))
+    server.wait(management.create(TopicDescription(path="t", enable_partitioning=partitioned)))
+    server.wait(management.create_subscription(SubscriptionDescription(topic="t", name="s")))
+    with server.client() as http:
+        for _ in range(3):
+            http.post("/q/messages", content=b"x", headers={"BrokerProperties": '{"MessageId": "same"}'})
+        for _ in range(2):
+            locked = http.post("/q/messages/head?timeout=0")
+            http.put(httpx.URL(locked.headers["Location"]).raw_path.decode())
+        for path in ("q", "t"):
+            http.post(f"/{path}/messages", content=b"x", headers={"BrokerProperties": '{"TimeToLive": 5}'})
+    assert isinstance(server.clock, MovableClock)
+    clock = server.clock
+    server.do(lambda: (clock.advance(6_000), server.bus.clock_moved()))
+    entity, topic = server.namespace.entity("q"), server.namespace.entity("t")
+    server.wait_until(lambda: entity.counts().dead_letter == 2 and topic.counts(1).active == 0)
+    found = read_metrics(server)
+    queue = 'namespace="sbemulatorns",entity="q",entity_type="queue"'
+    assert found[f"servicebus_duplicate_messages_total{{{queue}}}"] == 2
+    assert found[f"servicebus_expired_messages_total{{{queue}}}"] == 1
+    assert found[f'servicebus_deadletter_messages_total{{{queue},reason="TTLExpiredException"}}'] == 1
+    assert found[f'servicebus_deadletter_messages_total{{{queue},reason="MaxDeliveryCountExceeded"}}'] == 1
+    subscription = 'namespace="sbemulatorns",entity="t/Subscriptions/s",entity_type="subscription"'
+    assert found[f"servicebus_expired_messages_total{{{subscription}}}"] == 1
+    assert not any("deadletter_messages_total" in name and subscription in name for name in found)

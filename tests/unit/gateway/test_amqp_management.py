@@ -10,13 +10,15 @@ import pytest
 from polybus import limits
 from polybus.amqp.codec import encode
 from polybus.amqp.outcomes import ACCEPTED, Modified, Rejected
-from polybus.amqp.types import AmqpArray, Int, Timestamp, UInt
+from polybus.amqp.types import AmqpArray, Int, Symbol, Timestamp, UInt
 from polybus.errors import StoreError
 from polybus.message.message import Message
 from polybus.namespace import operations
 from polybus.namespace.promise import Promise
 from polybus.namespace.tiers import PREMIUM
 from tests.unit.gateway.amqp_kit import Client, Got, ManagementPair, Reply, SimBus, gather, message, text, value
+
+SESSION = Symbol("com.microsoft:session-filter")
 
 
 @pytest.fixture(params=["q", "p"])
@@ -45,6 +47,11 @@ def send(client: Client, name: str, *bodies: str, **fields: Any) -> None:
     sender = client.sender(name)
     for body in bodies:
         assert client.outcome(sender, text(body, **fields)).descriptor == 0x24
+
+
+def send_to_sessions(client: Client, bodies: dict[str, list[str]]) -> None:
+    for session_id, own in bodies.items():
+        send(client, "s", *own, session_id=session_id)
 
 
 def peeked(reply: Reply) -> list[Message]:
@@ -537,11 +544,65 @@ class TestBatchDelete:
         again = management.ask("batch-delete-messages", {"message-count": 1, "enqueued-time-utc": Timestamp(before)})
         assert again.status == 204
 
-    def test_not_where_there_are_sessions(self) -> None:
+    def test_of_a_session_by_its_holder(self) -> None:
         sim = SimBus()
         sim.queue("s", requires_session=True)
-        reply = sim.client().management("s").ask("batch-delete-messages", {"message-count": 1})
-        assert (reply.status, reply.condition) == (501, "amqp:not-implemented")
+        client, other = sim.client(), sim.client()
+        send_to_sessions(client, {"a": ["locked", "old", "old"], "b": ["kept"]})
+        client.receiver("s", 1, filter={SESSION: "a"})
+        client.deliveries()
+        client.run(10)
+        before = sim.clock.now().wall_ms
+        client.run(1)
+        send_to_sessions(client, {"a": ["new"]})
+        body = {"message-count": 100, "enqueued-time-utc": Timestamp(before), "session-id": "a"}
+        refused = other.management("s").ask("batch-delete-messages", body)
+        assert (refused.status, refused.condition) == (410, "com.microsoft:session-lock-lost")
+        management = client.management("s")
+        assert management.ask("batch-delete-messages", body).body == {"message-count": 2}
+        assert management.ask("batch-delete-messages", body).status == 204
+        counts = sim.namespace.entity("s").counts()
+        assert (counts.active, counts.locked) == (3, 1)
+
+    @pytest.mark.parametrize("count", [1, 3, 150, 500])
+    def test_of_all_sessions_that_nobody_holds(self, count: int) -> None:
+        sim = SimBus()
+        sim.queue("s", requires_session=True)
+        client = sim.client()
+        send_to_sessions(client, {"held": ["kept", "kept"], **{f"free-{n}": ["x", "y"] for n in range(100)}})
+        client.receiver("s", 0, filter={SESSION: "held"})
+        client.run(1)
+        management = client.management("s")
+        body = {"message-count": count}
+        gone = min(count, 200)
+        assert management.ask("batch-delete-messages", body).body == {"message-count": gone}
+        assert sim.namespace.entity("s").counts().active == 202 - gone
+        asked = {"from-sequence-number": 1, "message-count": 5, "session-id": "held"}
+        assert len(peeked(management.ask("peek-message", asked))) == 2
+
+    def test_what_was_deleted_is_not_received(self) -> None:
+        sim = SimBus()
+        sim.queue("s", requires_session=True)
+        client = sim.client()
+        send_to_sessions(client, {"a": ["1", "2"]})
+        client.run(1)
+        assert client.management("s").ask("batch-delete-messages", {"message-count": 1}).body == {"message-count": 1}
+        client.receiver("s", 5, filter={SESSION: "a"})
+        assert [got.body for got in client.deliveries()] == [b"2"]
+        assert client.management("s").ask("batch-delete-messages", {"message-count": 5}).status == 204
+
+    def test_the_dead_letters_of_sessions_have_none(self) -> None:
+        sim = SimBus()
+        sim.queue("s", requires_session=True)
+        client = sim.client()
+        send_to_sessions(client, {"a": ["dead"]})
+        client.receiver("s", 1, filter={SESSION: "a"})
+        (got,) = client.deliveries()
+        client.settle(got.id, Rejected())
+        client.run(1)
+        reply = client.management("s/$DeadLetterQueue").ask("batch-delete-messages", {"message-count": 5})
+        assert reply.body == {"message-count": 1}
+        assert sim.namespace.entity("s").counts().dead_letter == 0
 
     def test_premium_deletes_more_at_once(self) -> None:
         sim = SimBus(PREMIUM)

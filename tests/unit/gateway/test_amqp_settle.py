@@ -238,6 +238,7 @@ def test_settlements_are_counted(sim: SimBus, client: Client, name: str) -> None
         client.settle(one.id, state)
     stats = sim.gateway.stats.entity("ns", name)
     assert (stats.completed, stats.deferred, stats.dead_lettered, stats.abandoned) == (1, 1, 1, 1)
+    assert sim.namespace.entity(name).settings.own.totals.dead == {"Application": 1}
 
 
 def test_settled_without_an_outcome_gives_the_message_back(client: Client, name: str) -> None:

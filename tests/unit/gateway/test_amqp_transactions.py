@@ -18,7 +18,6 @@ from polybus.amqp.outcomes import (
     Released,
     TransactionalState,
 )
-from polybus.amqp.terminus import Coordinator, Source
 from polybus.amqp.types import Described, Symbol
 from polybus.gateway.amqp_batch import BATCH_FORMAT
 from tests.unit.gateway.amqp_kit import Client, Got, SimBus, rejection, text, value
@@ -82,6 +81,27 @@ def got_from(client: Client, name: str, count: int = 1) -> list[Got]:
     got = client.deliveries()
     assert len(got) == count
     return got
+
+
+class TestBeforeAToken:
+    def test_a_transaction_may_be_declared_and_opens_nothing(self, sim: SimBus) -> None:
+        client = Client(sim).sasl("MSSBCBS").opened()
+        client.begun(9)
+        coordinator = control(client)
+        txn_id = declare(client, coordinator)
+        client.attach_sender("q")
+        assert client.expect_refused()[0] == "amqp:unauthorized-access"
+        assert client.put_token()[0] == 202
+        assert accepted(send(client, client.sender("q"), txn_id, text("m")), txn_id)
+        assert discharge(client, coordinator, txn_id).descriptor == 0x24
+        assert active(sim, "q") == 1
+
+    def test_without_one_in_time_the_connection_ends_and_its_transactions_with_it(self, sim: SimBus) -> None:
+        client = Client(sim).sasl("ANONYMOUS").opened()
+        client.begun(9)
+        declare(client, control(client))
+        client.run(limits.AMQP_TOKEN_MS / 1000 + 1)
+        assert client.frames("close")
 
 
 class TestSends:
@@ -362,11 +382,6 @@ class TestTheirEnd:
         assert refused(state) == "amqp:resource-limit-exceeded"
         discharge(client, coordinator, ids[0])
         declare(client, coordinator)
-
-    def test_a_token_must_have_been_shown(self, sim: SimBus) -> None:
-        client = Client(sim).sasl("ANONYMOUS").opened()
-        client.attach(False, Source("x"), Coordinator())
-        assert client.expect_refused()[0] == "amqp:unauthorized-access"
 
 
 class TestSeveralEntities:

@@ -216,6 +216,44 @@ def test_lists_may_be_left_out() -> None:
     assert load('{"UserConfig": {"Namespaces": []}}', "f").namespaces == ()
 
 
+def namespace_with_keys(*rules: dict[str, Any]) -> str:
+    return json.dumps({"UserConfig": {"Namespaces": [{"Name": "ns", "AuthorizationRules": list(rules)}]}})
+
+
+ROOT_RULE = {"KeyName": "root", "Rights": ["Manage", "Send", "Listen"], "PrimaryKey": "one", "SecondaryKey": "two"}
+
+
+def test_a_namespace_may_have_keys_of_its_own() -> None:
+    config = load(namespace_with_keys(ROOT_RULE, {"KeyName": "s", "Rights": ["send"], "PrimaryKey": "three"}), "f")
+    (namespace,) = config.namespaces
+    root, sender = namespace.authorization_rules
+    assert (root.key_name, root.primary_key, root.secondary_key, len(root.rights)) == ("root", "one", "two", 3)
+    assert (sender.rights, sender.primary_key, sender.secondary_key) == ((AccessRight.SEND,), "three", "")
+    assert config.warnings == ()
+    assert load(dump(config), "f").namespaces == config.namespaces
+    assert "PrimaryKey" not in dump(config, with_keys=False)
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        ({"PrimaryKey": None}, "PrimaryKey is missing"),
+        ({"KeyName": ""}, "A key name must have"),
+        ({"Rights": ["Manage"]}, "Manage permission must also include"),
+        ({"Rights": []}, "one to three distinct rights"),
+        ({"Rights": ["Read"]}, "Manage, Send, Listen"),
+    ],
+)
+def test_a_namespaces_key_that_cannot_be(rule: dict[str, Any], says: str) -> None:
+    with pytest.raises(ConfigError, match="Namespaces.0..AuthorizationRules.*" + says):
+        load(namespace_with_keys({**ROOT_RULE, **rule}), "f")
+
+
+def test_two_keys_of_a_namespace_with_one_name() -> None:
+    with pytest.raises(ConfigError, match="same key name"):
+        load(namespace_with_keys(ROOT_RULE, ROOT_RULE), "f")
+
+
 def test_values_beyond_the_emulator_are_taken_with_a_warning() -> None:
     config = load(
         with_queue(

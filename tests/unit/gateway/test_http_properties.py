@@ -19,7 +19,8 @@ from polybus.gateway.http_properties import (
     json_properties,
     message_from,
 )
-from polybus.gateway.http_rendering import body_of, http_date, message_headers
+from polybus.gateway.http_rendering import http_date, message_headers
+from polybus.message.columns import body_of
 from polybus.message.message import Message, build
 from polybus.message.overlay import Overlay
 from polybus.message.rendering import STATE_DEFERRED, Marks

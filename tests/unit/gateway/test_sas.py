@@ -15,7 +15,17 @@ from hypothesis import strategies as st
 
 from polybus.errors import Unauthorized
 from polybus.gateway import sas
-from polybus.gateway.sas import KeyRing, Rights, authorize, is_sas, make_token, parse_token, require, scope_of
+from polybus.gateway.sas import (
+    KeyRing,
+    Rights,
+    authorize,
+    is_sas,
+    make_token,
+    parse_token,
+    require,
+    scope_of,
+    signed_here,
+)
 from polybus.namespace.description import AccessRight, AuthorizationRule
 
 NOW_S = 1_700_000_000
@@ -24,6 +34,8 @@ ROOT = "RootManageSharedAccessKey"
 ROOT_KEY = "SAS_KEY_VALUE"
 SEND, LISTEN = (AccessRight.SEND,), (AccessRight.LISTEN,)
 ALL = tuple(AccessRight)
+HOST_NAME = "bus.example.net"
+"""A name of the bus, and of an entity on it."""
 
 
 def rule(name: str, rights: tuple[AccessRight, ...], primary: str, secondary: str = "") -> AuthorizationRule:
@@ -35,6 +47,7 @@ def rule(name: str, rights: tuple[AccessRight, ...], primary: str, secondary: st
 RING = KeyRing([rule(ROOT, ALL, ROOT_KEY), rule("sender", SEND, "ns-send"), rule("odd name/é+%", ALL, "odd-key")])
 RING.set_rules("Orders", [rule("orders", LISTEN, "orders-key"), rule("sender", LISTEN, "orders-send")])
 RING.set_rules("a/b", [rule("deep", SEND, "deep-key")])
+RING.set_rules(HOST_NAME, [rule("host", ALL, "host-key")])
 RING.set_rules("empty", [AuthorizationRule(key_name="hollow", rights=ALL, primary_key="", secondary_key="")])
 
 
@@ -151,6 +164,49 @@ def test_a_bare_host_name_is_known_by_the_hosts() -> None:
     assert outcome(text, "q") == 40104
     assert outcome(token("bus.example.net/q"), "q", hosts=("bus.example.net",)) == FULL
     assert outcome(token("bus.example.net/q"), "r", hosts=("bus.example.net",)) == 40104
+
+
+HOST_KEY = {"name": "host", "key": "host-key"}
+NAMESAKE = {
+    "its key, for itself": (token(f"sb://h/{HOST_NAME}", **HOST_KEY), f"sb://h/{HOST_NAME}", FULL),
+    "its key, below it": (token(f"sb://h/{HOST_NAME}", **HOST_KEY), f"sb://h/{HOST_NAME}/$DeadLetterQueue", FULL),
+    "its key, the bare name, for itself": (token(HOST_NAME, **HOST_KEY), f"sb://h/{HOST_NAME}", FULL),
+    "its key, for the namespace": (token(f"sb://h/{HOST_NAME}", **HOST_KEY), "sb://h/", 40103),
+    "its key, for the namespace, by the bare name": (token(HOST_NAME, **HOST_KEY), HOST_NAME, 40103),
+    "its key, for another entity": (token(f"sb://h/{HOST_NAME}", **HOST_KEY), "sb://h/q", 40103),
+    "its key, for another entity, behind the bare name": (token(HOST_NAME, **HOST_KEY), f"{HOST_NAME}/q", 40103),
+    "its key, for another entity, behind a URL": (token(HOST_NAME, **HOST_KEY), f"sb://{HOST_NAME}/q", 40103),
+    "a token for it, for the namespace": (token(f"sb://h/{HOST_NAME}"), "sb://h/", 40104),
+    "a token for it, for the namespace, by the bare name": (token(f"sb://h/{HOST_NAME}"), HOST_NAME, 40104),
+    "a token for it, for another entity": (token(f"sb://h/{HOST_NAME}"), f"{HOST_NAME}/q", 40104),
+}
+
+
+@pytest.mark.parametrize("case", NAMESAKE)
+def test_an_entity_that_is_called_as_the_bus_opens_nothing_else(case: str) -> None:
+    text, audience, expected = NAMESAKE[case]
+    assert outcome(text, audience, hosts=(HOST_NAME,)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "resource", "audience", "expected"),
+    [
+        (ROOT, ROOT_KEY, "sb://h/", "/q", True),
+        (ROOT, "other-key", "sb://h/", "/q", False),
+        ("other", ROOT_KEY, "sb://h/", "/q", False),
+        ("orders", "orders-key", "sb://h/orders", "/orders", True),
+        ("orders", "orders-key", "sb://h/", "/orders/messages", True),
+        ("orders", "orders-key", "sb://h/orders", "/$polybus/entities/orders/log", True),
+        ("orders", "orders-key", "sb://h/", "/q", False),
+        ("hollow", "", "sb://h/empty", "/empty", False),
+    ],
+)
+def test_whose_key_signed(name: str, key: str, resource: str, audience: str, expected: bool) -> None:
+    assert signed_here(parse_token(token(resource, name=name, key=key)), audience, RING) is expected
+
+
+def test_an_expired_token_still_says_whom_it_is_meant_for() -> None:
+    assert signed_here(parse_token(token(expiry="1")), "/q", RING)
 
 
 GOOD = token()

@@ -256,7 +256,7 @@ def test_a_message_for_a_subscription_that_is_gone_is_refused_before_anything_is
     source.send(b"1")
     from polybus.partition import moving
 
-    source.run(moving.move(source.broker, source.log(), source.now, [1], {}, "target", 5, source.reply, "move"))
+    source.run(moving.move(source.broker, source.log(), source.now, [1], {}, {}, "target", 5, source.reply, "move"))
     source.commit()
     arriving = pending(source)
     with pytest.raises(EntityNotFound):
@@ -279,13 +279,36 @@ def test_a_message_for_one_subscription_passes_by_the_others_and_their_rules() -
     add_rule(target, 2, "never", FalseFilter())
     source.settings.own.forward_to = None
     source.send(b"1")
-    source.run(moving.move(source.broker, source.log(), source.now, [1], {}, "target", 2, source.reply, "move"))
+    source.run(moving.move(source.broker, source.log(), source.now, [1], {}, {}, "target", 2, source.reply, "move"))
     source.commit()
     take_over(source, target, pending(source))
     entry = target.get(main(2))
     assert body_of(entry) == b"1"
     assert target.log(main(1)).active == 0
     assert entry.overlay is None or entry.overlay.application == {}
+
+
+def test_a_moved_message_is_no_duplicate_of_its_first_life_and_lives_anew() -> None:
+    from polybus.partition import moving
+
+    source, target = pair()
+    source.settings.own.forward_to = None
+    target.settings.duplicate_window_ms = 60_000
+    target.send_all([build(b"first", message_id="a")])
+    source.send_all([build(b"again", message_id="a", ttl_ms=5_000), build(b"new", message_id="b")])
+    source.pass_time(4_000)
+    target.pass_time(4_000)
+    numbers = [1, 2]
+    source.run(
+        moving.move(source.broker, source.log(), source.now, numbers, {}, {}, "target", 0, source.reply, "move")
+    )
+    source.commit()
+    take_over(source, target, pending(source))
+    # What a client sends is judged as ever, also by the ids of what was moved.
+    target.send_all([build(b"twice", message_id="a"), build(b"twice", message_id="b")])
+    entries = target.take_all()
+    assert [body_of(entry) for entry in entries] == [b"first", b"again", b"new"]
+    assert entries[1].expires_ms == target.now.wall_ms + 5_000
 
 
 def test_one_subscription_that_needs_sessions_makes_a_dead_letter_of_one_without() -> None:
@@ -297,7 +320,7 @@ def test_one_subscription_that_needs_sessions_makes_a_dead_letter_of_one_without
     target.crash()
     source.settings.own.forward_to = None
     source.send(b"1")
-    source.run(moving.move(source.broker, source.log(), source.now, [1], {}, "target", 1, source.reply, "move"))
+    source.run(moving.move(source.broker, source.log(), source.now, [1], {}, {}, "target", 1, source.reply, "move"))
     source.commit()
     take_over(source, target, pending(source))
     assert body_of(target.get(main(1) + 1)) == b"1"

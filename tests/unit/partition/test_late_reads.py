@@ -18,7 +18,7 @@ def page(solo: Solo, log_id: int = 0) -> Pending:
 def move(solo: Solo, *numbers: int, log_id: int = 0) -> Pending:
     solo.routes["other"] = (9, 0)
     log = solo.log(log_id)
-    return solo.begin(moving.move(solo.broker, log, solo.now, list(numbers), {}, "other", 0, solo.reply, "move"))
+    return solo.begin(moving.move(solo.broker, log, solo.now, list(numbers), {}, {}, "other", 0, solo.reply, "move"))
 
 
 def reopened(*bodies: bytes, **fields: object) -> Solo:

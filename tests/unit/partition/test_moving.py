@@ -1,20 +1,28 @@
 import pytest
 
-from polybus.errors import EntityNotFound
-from polybus.message.message import Message, build
+from polybus.errors import EntityNotFound, MessageTooLarge
+from polybus.message.message import CORRELATION_ID, DATA, SUBJECT, Message, build, with_body
+from polybus.message.overlay import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON
+from polybus.message.rendering import Marks, merged_properties, render
 from polybus.partition import moving, transfers
-from polybus.partition.moving import Moved
-from polybus.partition.transfers import Transfer
+from polybus.partition.moving import Edit, Moved
+from polybus.partition.transfers import MOVED, Transfer
 from tests.unit.partition.kit import add_rule, body_of, queue, tiny, topic
 from tests.unit.partition.solo import Solo
 
 
 def move(
-    solo: Solo, numbers: list[int], log_id: int = 0, changed: dict[int, Message] | None = None, to: str = "other"
+    solo: Solo,
+    numbers: list[int],
+    log_id: int = 0,
+    changed: dict[int, Message] | None = None,
+    edits: dict[int, Edit] | None = None,
+    to: str = "other",
 ) -> Moved:
     solo.routes["other"] = (9, 0)
     log = solo.log(log_id)
-    solo.run(moving.move(solo.broker, log, solo.now, numbers, changed or {}, to, 0, solo.reply, "move"))
+    steps = moving.move(solo.broker, log, solo.now, numbers, changed or {}, edits or {}, to, 0, solo.reply, "move")
+    solo.run(steps)
     solo.commit()
     assert isinstance(solo.said, Moved)
     return solo.said
@@ -48,8 +56,43 @@ def test_a_changed_message_replaces_the_old_one() -> None:
     solo.dead_letter(solo.get(), "why")
     assert outcome(move(solo, [1], log_id=1, changed={1: build(b"new")})) == ([1], [], [])
     transfer = outbox(solo)[0]
-    assert (transfer.message.body()[0][1], transfer.overlay) == (b"new", None)
+    assert transfer.message.body()[0][1] == b"new"
+    assert merged_properties(transfer.message, transfer.overlay) == {MOVED: 0}
     assert solo.tables() == "F"
+
+
+def test_an_edit_alters_what_it_names_and_nothing_else() -> None:
+    solo = queue()
+    solo.send_all([build(b"old", subject="kept", correlation_id="away", application={"n": 5, "gone": 1})])
+    solo.dead_letter(solo.get(), "why")
+    edit = Edit(1 << 20)
+    edit.body = b"new"
+    edit.fields = {CORRELATION_ID: None}
+    edit.application = {"gone": None, "added": True, DEAD_LETTER_REASON: None, DEAD_LETTER_DESCRIPTION: None}
+    assert outcome(move(solo, [1], log_id=1, edits={1: edit})) == ([1], [], [])
+    transfer = outbox(solo)[0]
+    assert transfer.overlay is not None
+    received = Message(b"".join(render(transfer.message, Marks(1, 1, overlay=transfer.overlay))))
+    assert received.body() == [(DATA, b"new")]
+    assert received.application_properties() == {"n": 5, "added": True, MOVED: 0}
+    assert (received.properties()[SUBJECT], received.properties()[CORRELATION_ID]) == ("kept", None)
+
+
+def test_an_edited_message_that_is_too_large_stays_with_all_others() -> None:
+    solo = queue()
+    solo.send(b"1")
+    solo.send(b"2")
+    edit = Edit(100)
+    edit.body = b"x" * 100
+    with pytest.raises(MessageTooLarge, match="Message 2 would have"):
+        move(solo, [1, 2], edits={2: edit})
+    assert (solo.log().active, solo.broker.transfers) == (2, 0)
+
+
+def test_an_edited_body_takes_the_footer_of_the_old_one_away() -> None:
+    footer = b"\x00\x53\x78\xc1\x01\x00"
+    edited = with_body(Message(build(b"old", subject="s").raw + footer), b"a longer body")
+    assert edited.raw == build(b"a longer body", subject="s").raw
 
 
 def test_an_unchanged_dead_letter_takes_its_reasons_along_and_starts_its_hops_anew() -> None:

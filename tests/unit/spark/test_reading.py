@@ -11,11 +11,13 @@ import pyarrow as pa
 import pytest
 
 from polybus.errors import ServerBusy
-from polybus.spark.columns import arrow_schema
+from polybus.message.message import build
+from polybus.partition.records import message_record
 from polybus.spark.planning import Range
-from polybus.spark.reading import END_KEY, DataLoss, RangeRead, losses, report_losses
+from polybus.spark.reading import END_KEY, DataLoss, RangesRead, losses, report_losses
+from polybus.spark.transport import Patience
 
-COLUMNS = ("position", "body")
+COLUMNS = ("partition", "position")
 
 
 class Answers:
@@ -23,13 +25,18 @@ class Answers:
 
     entity = "orders"
 
-    def __init__(self, *streams: bytes) -> None:
+    def __init__(self, *streams: bytes, seconds: float = 5) -> None:
         self._streams = list(streams)
-        self.asked: list[dict[str, Any]] = []
+        self._seconds = seconds
+        self.asked: list[list[Range]] = []
 
-    def open_range(self, query: dict[str, Any]) -> io.BytesIO:
-        self.asked.append(query)
+    def open_records(self, ranges: list[Range], entity_id: str | None) -> io.BytesIO:
+        assert entity_id == "7-1"
+        self.asked.append(ranges)
         return io.BytesIO(self._streams.pop(0))
+
+    def patience(self) -> Patience:
+        return Patience(self._seconds)
 
     def repeat(self, work: Callable[[], Any]) -> Any:
         return work()
@@ -37,65 +44,74 @@ class Answers:
     def close(self) -> None: ...
 
 
-def _stream(positions: list[int], end: dict[str, object] | None) -> bytes:
+def _stream(rows: list[tuple[int, int]], end: dict[str, object] | None) -> bytes:
+    """An answer with messages of these partitions and positions."""
     sink = pa.BufferOutputStream()
-    schema = arrow_schema(COLUMNS)
+    schema = pa.schema([("record", pa.binary()), ("settled", pa.uint8())])
+    raw = build(b"x", message_id="1").raw
+    records = [message_record(p << 48 | at, at, 1, 0, 0, 0, 0, len(raw), b"", raw) for p, at in rows]
     with pa.ipc.new_stream(sink, schema) as writer:
-        writer.write_batch(pa.record_batch([positions, [b"x"] * len(positions)], schema=schema))
+        writer.write_batch(pa.record_batch([records, [0] * len(rows)], schema=schema))
         if end is not None:
             empty = pa.record_batch([[], []], schema=schema)
             writer.write_batch(empty, custom_metadata={END_KEY: json.dumps(end).encode()})
     return bytes(sink.getvalue())
 
 
-def _read(bus: Answers, first: int, last: int) -> tuple[list[int], RangeRead]:
-    reading = RangeRead(bus, COLUMNS, Range(3, first, last), "7-1")  # type: ignore[arg-type]
-    return [position for batch in reading.batches() for position in batch.column("position").to_pylist()], reading
+def _end(*complete_to: int, **more: str) -> dict[str, object]:
+    return {"ranges": [{"partition": 3, "complete_to": position} for position in complete_to], **more}
+
+
+def _read(bus: Answers, *ranges: Range) -> tuple[list[tuple[int, int]], RangesRead]:
+    reading = RangesRead(bus, COLUMNS, list(ranges), "7-1")  # type: ignore[arg-type]
+    rows = [tuple(row.values()) for batch in reading.batches() for row in batch.to_pylist()]
+    return rows, reading
 
 
 def test_a_whole_answer_is_taken_as_it_is() -> None:
-    bus = Answers(_stream([1, 2, 4], {"complete_to": 4, "missing": [[3, 3]]}))
-    positions, reading = _read(bus, 1, 4)
-    assert positions == [1, 2, 4]
-    assert reading.missing == [(3, 3)]
-    assert bus.asked[0] | {} == {
-        "partition": 3,
-        "last": 4,
-        "columns": "position,body",
-        "entity_id": "7-1",
-        "first": 1,
-    }
+    bus = Answers(_stream([(3, 1), (3, 2), (3, 4)], _end(4)))
+    rows, reading = _read(bus, Range(3, 1, 4))
+    assert rows == [(3, 1), (3, 2), (3, 4)]
+    assert reading.ranges[0].missing == [(3, 3)]
+    assert bus.asked == [[Range(3, 1, 4)]]
+
+
+def test_several_ranges_come_in_one_answer_and_each_knows_its_gaps() -> None:
+    came = [(3, 2), (3, 3), (3, 4), (3, 5), (4, 7), (4, 9), (3, 1)]
+    bus = Answers(_stream(came, _end(4, 6, 9, 1)))
+    rows, reading = _read(bus, Range(3, 2, 4), Range(3, 5, 6), Range(4, 6, 9), Range(3, 1, 1))
+    assert rows == came
+    assert [each.missing for each in reading.ranges] == [[], [(6, 6)], [(6, 6), (8, 8)], []]
 
 
 def test_an_answer_that_breaks_off_is_taken_up_after_its_last_message() -> None:
-    whole = _stream([3, 4], {"complete_to": 4, "missing": []})
-    cut = _stream([1, 2], None)
-    bus = Answers(cut, whole)
-    assert _read(bus, 1, 4)[0] == [1, 2, 3, 4]
-    assert [query["first"] for query in bus.asked] == [1, 3]
+    bus = Answers(_stream([(3, 1), (3, 3)], None), _stream([(3, 4), (4, 1)], _end(4, 1)))
+    rows, reading = _read(bus, Range(3, 1, 4), Range(4, 1, 1))
+    assert rows == [(3, 1), (3, 3), (3, 4), (4, 1)]
+    assert bus.asked[1] == [Range(3, 4, 4), Range(4, 1, 1)]
+    assert reading.ranges[0].missing == [(2, 2)]
 
 
 def test_bytes_that_stop_in_the_middle_are_no_end() -> None:
-    within_the_end = _stream([1, 2], {"complete_to": 2, "missing": []})[:-20]
-    bus = Answers(within_the_end, _stream([3], {"complete_to": 3, "missing": []}))
-    assert _read(bus, 1, 3)[0] == [1, 2, 3]
-    within_the_rows = _stream([1, 2, 3], None)[:-20]
-    bus = Answers(within_the_rows, _stream([1, 2, 3], {"complete_to": 3, "missing": []}))
-    assert _read(bus, 1, 3)[0] == [1, 2, 3]
-    assert [query["first"] for query in bus.asked] == [1, 1]
+    within_the_end = _stream([(3, 1), (3, 2)], _end(2))[:-20]
+    bus = Answers(within_the_end, _stream([(3, 3)], _end(3)))
+    assert _read(bus, Range(3, 1, 3))[0] == [(3, 1), (3, 2), (3, 3)]
+    whole = [(3, 1), (3, 2), (3, 3)]
+    bus = Answers(_stream(whole, None)[:-20], _stream(whole, _end(3)))
+    assert _read(bus, Range(3, 1, 3))[0] == whole
+    assert bus.asked == [[Range(3, 1, 3)], [Range(3, 1, 3)]]
 
 
-def test_no_progress_twice_is_an_error() -> None:
-    stuck = _stream([], {"complete_to": 0, "missing": [], "error": "the store is away"})
+def test_a_store_that_is_away_is_waited_for_and_then_an_error() -> None:
+    stuck = _stream([], _end(error="the store is away"))
+    assert _read(Answers(stuck, _stream([(3, 1)], _end(1))), Range(3, 1, 1))[0] == [(3, 1)]
     with pytest.raises(ServerBusy, match="the store is away"):
-        _read(Answers(stuck, stuck), 1, 4)
+        _read(Answers(stuck, seconds=0), Range(3, 1, 4))
 
 
 def test_an_end_before_the_journaled_one_is_never_passed_over() -> None:
-    short = _stream([1], {"complete_to": 1, "missing": []})
-    none = _stream([], {"complete_to": 1, "missing": []})
     with pytest.raises(ServerBusy, match="position 1 of 9"):
-        _read(Answers(short, none, none), 1, 9)
+        _read(Answers(_stream([(3, 1)], _end(1)), seconds=0), Range(3, 1, 9))
 
 
 def test_only_what_the_cursor_should_have_held_is_lost() -> None:

@@ -167,12 +167,13 @@ def test_the_switches_can_be_read(store: FailingStore) -> None:
     assert store.faults.hangs("commit")
     assert store.faults.state() == {
         "full": True,
+        "low": False,
         "hangs": ["commit"],
         "slow": {"get": 1.5},
         "fails": ["scan"],
     }
     store.faults.heal()
-    assert store.faults.state() == {"full": False, "hangs": [], "slow": {}, "fails": []}
+    assert store.faults.state() == {"full": False, "low": False, "hangs": [], "slow": {}, "fails": []}
 
 
 def test_a_store_that_is_down_answers_nothing_until_healed(store: FailingStore) -> None:

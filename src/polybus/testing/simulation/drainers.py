@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from polybus.errors import OperationTimeout, SessionCannotBeLocked
+from polybus.errors import MessageNotFound, OperationTimeout, SessionCannotBeLocked
 from polybus.message.rendering import STATE_DEFERRED
 from polybus.namespace import operations
 from polybus.namespace.session_source import HeldSession, SessionSource
@@ -81,15 +81,25 @@ class Drainer(Client):
         self.pen.record(Op.COMPLETE, held.name, began=began, **held.fields())
 
     async def _drain_deferred(self) -> None:
-        numbers = [p.marks.sequence for p in await peek_all(self.world, self._address) if _deferred(p)]
+        """Until none is shown: one may still be locked by a client that took it and went."""
+        while deferred := [p for p in await peek_all(self.world, self._address) if _deferred(p)]:
+            for peeked in deferred:
+                await self._fetch_deferred(peeked.marks.sequence)
+            await self.world.sleep(100)
+
+    async def _fetch_deferred(self, number: int) -> None:
         namespace = self.world.namespace
         entity = namespace.entity(self._address.entity)
-        log_id = entity.log_id(self._address)
-        for number in numbers:
-            began = self.pen.begin()
-            work = operations.receive_deferred(namespace, entity, log_id, [number], True, None, self)
-            for delivery in await self.call(work):
-                await self._take_deferred(delivery, began)
+        began = self.pen.begin()
+        work = operations.receive_deferred(
+            namespace, entity, entity.log_id(self._address), [number], True, None, self
+        )
+        try:
+            found = await self.call(work)
+        except MessageNotFound:
+            return
+        for delivery in found:
+            await self._take_deferred(delivery, began)
 
     async def _take_deferred(self, delivery: Delivery, began: Began) -> None:
         held = Held(self.world.life, self._recorded, self._address, delivery)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
+from polybus.limits import STAGE_MS
 from polybus.namespace.catalogue import DOUBT, REMAINS
 from polybus.namespace.entity import Entity
 from polybus.namespace.promise import Promise
@@ -17,6 +18,7 @@ from polybus.namespace.sender import MARKS
 from polybus.partition import records
 from polybus.testing.simulation.checking import check_disks
 from polybus.testing.simulation.drainers import Drainer
+from polybus.testing.simulation.pipelines import Tap
 from polybus.testing.simulation.places import Place, Plan
 from polybus.testing.simulation.reading import counts_of, read_contents, unrest
 from polybus.testing.simulation.world import World
@@ -85,6 +87,18 @@ class Ending:
 
     # Reading
 
+    def read_to_the_end(self, tap: Tap) -> list[str]:
+        """Lets a tap read what is left and let go of what was kept for it; gives what it has to complain of."""
+        done = self.world.go(tap.end())
+        if not self.world.run_until(lambda: done.settled and not self._kept(), REST_SECONDS):
+            self.findings.append(f"{self._kept()} messages are kept for a tap that is gone")
+        return tap.judge()
+
+    def _kept(self) -> int:
+        entities = self.world.namespace.entities.values()
+        brokers = [partition.broker for entity in entities for partition in entity.partitions]
+        return sum(log.retained for broker in brokers if broker is not None for log in broker.logs.values())
+
     def contents(self) -> FinalState:
         """What a client can see of everything."""
         found: list[FinalState] = []
@@ -121,6 +135,16 @@ class Ending:
             self.findings.append(f"{name}: {message} is missing after a restart")
         for message in (theirs - ours).elements():
             self.findings.append(f"{name}: {message} is new after a restart")
+
+    def expire_orphans(self) -> None:
+        """A day later nothing is left of what was staged and never published."""
+        self.world.advance(STAGE_MS + 1)
+        if not self.world.run_until(lambda: not self._staged(), REST_SECONDS):
+            self.findings.append(f"{self._staged()} rows that were staged and never published are left")
+
+    def _staged(self) -> int:
+        keys = [key for disk in self.world.disks for key, _ in disk.rows() if key.startswith(b"P")]
+        return sum(key[_PREFIX_BYTES : _PREFIX_BYTES + 1] in (records.STAGED, records.STAGES) for key in keys)
 
     # What lies on the disks
 

@@ -14,6 +14,7 @@ from polybus.namespace.entity import Entity
 from polybus.namespace.publishing import Staged
 from polybus.namespace.ranges import RangeReader, partition_logs
 from polybus.namespace.stage_writer import StageWriter
+from polybus.partition.log import MAIN
 from polybus.testing.history import FAILED, OK, SENDS, UNKNOWN, Began, History, Op
 from polybus.testing.simulation.client import Client, Letter, identity_of, outcome_of
 from polybus.testing.simulation.places import Entrance, Plan
@@ -26,84 +27,97 @@ CURSOR = "tap"
 
 
 class Publisher(Client):
+    """Stages and publishes epoch after epoch. To the verifier an epoch is a transaction: all of it, or nothing."""
+
     def __init__(self, name: str, world: Surroundings, plan: Plan, entrance: Entrance) -> None:
         super().__init__(name, world, plan)
         self._entrance = entrance
         self._epoch = 0
         self._letters: list[Letter] = []
+        self._published: list[Letter] = []
+        """What the last epoch held that is known to be published."""
         self._began: Began | None = None
+        """When the epoch was first published, as far as that was tried."""
         self._in_doubt = False
-        self._intents: list[int] = []
+        self._intent = 0
 
     def pause_ms(self) -> float:
         return self.rng.choice((100, 500, 1_500))
 
     async def act(self) -> None:
+        if self._published and self.rng.random() < 0.3:
+            await self._again()
+            return
         if not self._letters:
             self._letters = [self.letter(self._entrance) for _ in range(self.rng.randint(1, 6))]
-            self._began = self.pen.begin()
-        entity = self.world.namespace.entity(TARGET)
+        staged = await self._staged(self._letters)
+        if staged is None or self.rng.random() < 0.1:
+            return  # the task was lost, perhaps after it had staged: then its rows are orphans
+        self._announce()
+        outcome = await self._publish(staged, self._epoch)
+        self._in_doubt = self._in_doubt or outcome == UNKNOWN
+        if outcome == OK:
+            self._end(OK)
+            self._epoch += 1
+            self._published, self._letters = self._letters, []
+            self._in_doubt = False
+
+    async def _again(self) -> None:
+        """A query that was started again does its last epoch once more, though it had been published."""
+        staged = await self._staged(self._published)
+        if staged is not None:
+            await self._publish(staged, self._epoch - 1)
+
+    async def _staged(self, letters: list[Letter]) -> Staged | None:
         try:
-            staged = await self.call(self._stage(entity))
+            return await self.call(self._stage(self.world.namespace.entity(TARGET), letters))
         except PolybusError as error:
             outcome_of(error)  # whatever came of it, it is not published
-            return
-        await self._publish(staged)
+            return None
 
-    async def _stage(self, entity: Entity) -> Staged:
+    async def _stage(self, entity: Entity, letters: list[Letter]) -> Staged:
         bus = self.world.bus
         assert bus is not None, "it was there a moment ago"
         writer = StageWriter(bus, entity)
         writer.id = self.rng.randbytes(len(writer.id))
-        half = len(self._letters) // 2
-        for letters in (self._letters[:half], self._letters[half:]):
-            if letters:
-                await writer.write([letter.message() for letter in letters])
+        half = len(letters) // 2
+        for frame in (letters[:half], letters[half:]):
+            if frame:
+                await writer.write([letter.message() for letter in frame])
         return Staged(entity.id, writer.id, writer.partitions)
 
-    async def _publish(self, staged: Staged) -> None:
+    async def _publish(self, staged: Staged, epoch: int) -> str:
         bus = self.world.bus
         if bus is None:
-            return
-        if self.rng.random() < 0.1:
-            return  # the task was lost after it had staged: its rows are orphans
-        self._intend()
+            return FAILED
         try:
-            await self.call(bus.publishing.publish(NAMESPACE, self.name, "query", self._epoch, [staged]))
+            await self.call(bus.publishing.publish(NAMESPACE, self.name, "query", epoch, [staged]))
         except PolybusError as error:
-            self._in_doubt = self._in_doubt or outcome_of(error) == UNKNOWN
-            return
-        self._record(OK)
-        self._epoch += 1
-        self._letters = []
-        self._in_doubt = False
+            return outcome_of(error)
+        return OK
 
-    def _intend(self) -> None:
-        if self._intents or self._began is None:
+    def _announce(self) -> None:
+        """Before an epoch is published for the first time: its messages, and that a commit is coming."""
+        if self._began is not None:
             return
+        began = self._began = self.pen.begin()
         name = self._transaction()
         for letter in self._letters:
-            fields = {**letter.fields(), "transaction": name}
-            self._intents.append(self.world.intend(self.pen, Op.SEND, TARGET, self._began, **fields))
-        self._intents.append(self.world.intend(self.pen, Op.COMMIT, "", self._began, transaction=name))
+            self.pen.record(Op.SEND, TARGET, began=began, transaction=name, **letter.fields())
+        self._intent = self.world.intend(self.pen, Op.COMMIT, "", began, transaction=name)
 
     def _transaction(self) -> str:
         return f"{self.name}/epoch {self._epoch}"
 
-    def _record(self, outcome: str) -> None:
-        """To the verifier an epoch is a transaction: all of it is there, or nothing."""
-        name = self._transaction()
-        for letter in self._letters:
-            self.pen.record(Op.SEND, TARGET, began=self._began, transaction=name, **letter.fields())
-        self.pen.record(Op.COMMIT, outcome=outcome, began=self._began, transaction=name)
-        for intent in self._intents:
-            self.world.done(intent)
-        self._intents = []
+    def _end(self, outcome: str) -> None:
+        self.pen.record(Op.COMMIT, outcome=outcome, began=self._began, transaction=self._transaction())
+        self.world.done(self._intent)
+        self._began = None
 
     async def work(self) -> None:
         await super().work()
-        if self._letters and self._began is not None:
-            self._record(UNKNOWN if self._in_doubt else FAILED)
+        if self._began is not None:
+            self._end(UNKNOWN if self._in_doubt else FAILED)
 
 
 def entered(history: History) -> list[str]:
@@ -134,19 +148,25 @@ class Tap(Client):
     def pause_ms(self) -> float:
         return self.rng.choice((50, 300, 1_000))
 
-    async def act(self) -> None:
+    async def begin(self) -> None:
+        """From here on nothing that enters the log is let go before it was read."""
+        bus = self.world.bus
+        assert bus is not None, "nothing goes wrong before it begins"
         entity = self.world.namespace.entity(TARGET)
+        await bus.cursors.create(entity, MAIN, CURSOR, NAMESPACE, Start(), WEEK_MS, None)
+
+    async def act(self) -> None:
         try:
-            await self.call(self._read(entity))
+            await self.call(self._read())
         except PolybusError as error:
             outcome_of(error)
 
-    async def _read(self, entity: Entity) -> None:
+    async def _read(self) -> None:
         bus = self.world.bus
         assert bus is not None, "it was there a moment ago"
-        cursor, _ = await bus.cursors.create(entity, 0, CURSOR, NAMESPACE, Start(), WEEK_MS, None)
+        entity = self.world.namespace.entity(TARGET)
         read_to: dict[int, int] = {}
-        for log in await partition_logs(entity, 0):
+        for log in await partition_logs(entity, MAIN):
             if log.problem is not None:
                 continue
             # Now and then a range is read again, as a task is that failed.
@@ -156,12 +176,13 @@ class Tap(Client):
             read_to[log.index] = log.stable_end
         self._positions.update(read_to)
         if self.rng.random() < 0.5:
-            await bus.cursors.advance(entity, cursor, self._positions, None)
+            cursor = bus.cursors.find(entity, MAIN, CURSOR)
+            await bus.cursors.advance(entity, cursor, dict(self._positions), None)
 
     async def _read_range(self, entity: Entity, index: int, first: int, last: int) -> None:
         if first > last:
             return
-        reader = RangeReader(entity.partitions[index], 0, first, last)
+        reader = RangeReader(entity.partitions[index], MAIN, first, last)
         while not reader.done:
             for row, _ in await reader.read(50, 1 << 20):
                 self._note(index, row.stored.position, identity_of(Message(row.raw)))
@@ -176,8 +197,8 @@ class Tap(Client):
         bus = self.world.bus
         assert bus is not None, "the faults have stopped"
         entity = self.world.namespace.entity(TARGET)
-        await self._read(entity)
-        await bus.cursors.delete(entity, bus.cursors.find(entity, 0, CURSOR))
+        await self._read()
+        await bus.cursors.delete(entity, bus.cursors.find(entity, MAIN, CURSOR))
 
     def judge(self) -> list[str]:
         """What the tap should have seen and has not, or has seen twice."""

@@ -87,6 +87,8 @@ def _stored(peeked: Peeked, state: str) -> StoredMessage:
 def unrest(bus: Bus) -> list[str]:
     """What is missing, or still has to happen by itself."""
     found = [f"store {store.url} is {store.state.value}" for store in bus.stores if not store.available]
+    if bus.publishing.pending:
+        found.append(f"{bus.publishing.pending} publications are not moved, or not struck off")
     for entity in bus.entities.values():
         found += [f"{entity.name}: {what}" for what in _restless(entity)]
     return found
@@ -94,6 +96,9 @@ def unrest(bus: Bus) -> list[str]:
 
 def _restless(entity: Entity) -> list[str]:
     found = [f"partition {index} is missing" for index in entity.missing_partitions()]
+    brokers = [partition.broker for partition in entity.partitions if partition.broker is not None]
+    unsynced = [log.id for broker in brokers for log in broker.logs.values() if log.positions > log.stable_end]
+    found += [f"what entered log {log_id} is not synced" for log_id in unsynced]
     for number in [0, *(subscription.number for subscription in entity.subscriptions.values())]:
         counts = entity.counts(number)
         if counts.locked or counts.scheduled or counts.transfer:

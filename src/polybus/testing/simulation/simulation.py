@@ -11,6 +11,7 @@ from polybus.testing.simulation.client import Client
 from polybus.testing.simulation.ending import Ending
 from polybus.testing.simulation.managers import Manager, Peeker
 from polybus.testing.simulation.nemesis import Nemesis
+from polybus.testing.simulation.pipelines import TARGET, Publisher, Tap
 from polybus.testing.simulation.places import Place, Plan, make_plan
 from polybus.testing.simulation.receivers import Receiver
 from polybus.testing.simulation.rules_model import RulesModel
@@ -73,6 +74,9 @@ class Simulation:
         self.nemesis = Nemesis(self.world, troubles if troubles is not None else misfortunes.choose(rng))
         self.states = SessionStates()
         self.clients = make_clients(self.world, self.plan, self.states)
+        self.taps = [
+            Tap("tap", self.world, self.plan) for entrance in self.plan.entrances if entrance.entity == TARGET
+        ]
         self._seconds = seconds
         self._rng = rng
 
@@ -89,11 +93,12 @@ class Simulation:
 
     def _play(self, outcome: Outcome) -> None:
         self._set_up()
-        working = [self.world.go(client.work()) for client in self.clients]
+        clients = [*self.clients, *self.taps]
+        working = [self.world.go(client.work()) for client in clients]
         self.nemesis.begin()
         self.world.run_for(self._seconds)
         self.nemesis.close()
-        for client in self.clients:
+        for client in clients:
             client.close()
         ending = Ending(self.world, self.plan, working)
         ending.rest()
@@ -108,6 +113,8 @@ class Simulation:
             bus = self.world.bus
             assert bus is not None, "nothing goes wrong before it begins"
             await self.plan.create(bus, NAMESPACE)
+            for tap in self.taps:
+                await tap.begin()
 
         done = self.world.go(set_up())
         if not self.world.run_until(lambda: done.settled, 30, 0.05):
@@ -115,11 +122,14 @@ class Simulation:
 
     def _judge(self, outcome: Outcome, ending: Ending) -> None:
         drained = ending.drain(self._rng)
+        for tap in self.taps:
+            outcome.problems += ending.read_to_the_end(tap)
         final = ending.contents()
         verdict = verify([self.world.history], final)
         outcome.verdict = verdict
         outcome.problems += [f"{finding.kind}: {finding}" for finding in verdict.findings]
         ending.compare(final)
+        ending.expire_orphans()
         ending.audit(drained)
         outcome.figures = {
             **verdict.report,
@@ -130,12 +140,15 @@ class Simulation:
 
 
 def make_clients(world: Surroundings, plan: Plan, states: SessionStates, prefix: str = "") -> list[Client]:
-    """Senders, receivers of every place, a manager and a peeker; their names begin with the prefix."""
+    """Senders, receivers of every place, a publisher, a manager and a peeker; their names begin with the prefix."""
     rules = RulesModel(("green",))
     clients: list[Client] = [Sender(f"{prefix}sender{index}", world, plan, rules) for index in range(4)]
     for place in plan.places:
         if not place.options.delivers_to:
             clients += _receivers(world, plan, place, states, prefix)
+    for entrance in plan.entrances:
+        if entrance.entity == TARGET:
+            clients.append(Publisher(f"{prefix}publisher", world, plan, entrance))
     return [
         *clients,
         FleetingSender(f"{prefix}fleeting", world, plan),

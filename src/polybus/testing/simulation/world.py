@@ -12,7 +12,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from polybus.errors import BugError, PolybusError, StoreError
-from polybus.limits import DISK_CHECK_SECONDS
+from polybus.limits import DISK_CHECK_SECONDS, IDLE_CHECK_SECONDS
 from polybus.namespace.bus import Bus
 from polybus.namespace.catalogue import Catalogue
 from polybus.namespace.promise import Promise, spawn
@@ -247,6 +247,7 @@ class World(Surroundings):
                 continue
             process.bus = bus
             self._watch_disks(process, bus)
+            process.call_later(IDLE_CHECK_SECONDS, self._tidy, process, bus)
             return
 
     def _make_bus(self, process: Process) -> Bus:
@@ -265,6 +266,10 @@ class World(Surroundings):
         for store in bus.stores:
             store.full = False
         process.call_later(DISK_CHECK_SECONDS, self._watch_disks, process, bus)
+
+    def _tidy(self, process: Process, bus: Bus) -> None:
+        bus.delete_idle()
+        process.call_later(IDLE_CHECK_SECONDS, self._tidy, process, bus)
 
     def _fenced(self, store: StoreHost) -> None:
         self.fences += 1

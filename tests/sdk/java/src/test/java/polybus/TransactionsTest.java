@@ -39,18 +39,15 @@ import org.junit.jupiter.api.Test;
  * after the commit.
  */
 class TransactionsTest {
-    /** Opens the sender's link first: the bus wants a token before a transaction is declared. */
-    private static ServiceBusTransactionContext begin(ServiceBusSenderClient sender) {
-        sender.createMessageBatch();
-        return sender.createTransaction();
-    }
-
     @OnBothKinds
     void aTransactionCanBeTheFirstThingOnAConnection(Kind kind) throws Exception {
         try (Bench bench = new Bench(kind)) {
-            ServiceBusSenderClient sender = bench.sender(bench.queue());
-            ExpectedFailure.because("the bus wants a token before a transaction is declared; the SDK shows none for"
-                + " the coordinator", () -> sender.rollbackTransaction(sender.createTransaction()));
+            String queue = bench.queue();
+            ServiceBusSenderClient sender = bench.sender(queue);
+            ServiceBusTransactionContext transaction = sender.createTransaction();
+            sender.sendMessage(keyed("first", "k"), transaction);
+            sender.commitTransaction(transaction);
+            assertEquals("first", takeOne(bench.receiver(queue)).getBody().toString());
         }
     }
 
@@ -59,7 +56,7 @@ class TransactionsTest {
         try (Bench bench = new Bench(kind)) {
             String queue = bench.queue();
             ServiceBusSenderClient sender = bench.sender(queue);
-            ServiceBusTransactionContext transaction = begin(sender);
+            ServiceBusTransactionContext transaction = sender.createTransaction();
             for (int body = 0; body < 5; body++) {
                 sender.sendMessage(keyed(body, "k"), transaction);
             }
@@ -75,7 +72,7 @@ class TransactionsTest {
         try (Bench bench = new Bench(kind)) {
             String queue = bench.queue();
             ServiceBusSenderClient sender = bench.sender(queue);
-            ServiceBusTransactionContext transaction = begin(sender);
+            ServiceBusTransactionContext transaction = sender.createTransaction();
             sender.sendMessage(keyed("never", "k"), transaction);
             sender.rollbackTransaction(transaction);
             assertEquals(0, bench.counts(queue).getTotalMessageCount());
@@ -88,7 +85,7 @@ class TransactionsTest {
         try (Bench bench = new Bench(kind)) {
             String queue = bench.queue();
             ServiceBusSenderClient sender = bench.sender(queue);
-            ServiceBusTransactionContext transaction = begin(sender);
+            ServiceBusTransactionContext transaction = sender.createTransaction();
             ServiceBusMessageBatch batch = sender.createMessageBatch();
             for (int body = 0; body < 10; body++) {
                 assertTrue(batch.tryAddMessage(keyed(body, "k")));
@@ -178,10 +175,10 @@ class TransactionsTest {
             String queue = bench.queue();
             ServiceBusSenderClient sender = bench.sender(queue);
             OffsetDateTime due = OffsetDateTime.now().plusHours(1);
-            ServiceBusTransactionContext dropped = begin(sender);
+            ServiceBusTransactionContext dropped = sender.createTransaction();
             sender.scheduleMessage(keyed("never", "k"), due, dropped);
             sender.rollbackTransaction(dropped);
-            ServiceBusTransactionContext kept = begin(sender);
+            ServiceBusTransactionContext kept = sender.createTransaction();
             sender.scheduleMessage(keyed("later", "k"), due, kept);
             assertEquals(0, bench.counts(queue).getScheduledMessageCount());
             sender.commitTransaction(kept);
@@ -196,7 +193,7 @@ class TransactionsTest {
         try (Bench bench = new Bench(Kind.PARTITIONED)) {
             String queue = bench.queue();
             ServiceBusSenderClient sender = bench.sender(queue);
-            ServiceBusTransactionContext transaction = begin(sender);
+            ServiceBusTransactionContext transaction = sender.createTransaction();
             sender.sendMessage(message("no key"), transaction);
             sender.sendMessage(keyed("with a key", "k"), transaction);
             sender.commitTransaction(transaction);
@@ -209,7 +206,7 @@ class TransactionsTest {
         try (Bench bench = new Bench(Kind.PARTITIONED)) {
             String queue = bench.queue();
             ServiceBusSenderClient sender = bench.sender(queue);
-            ServiceBusTransactionContext transaction = begin(sender);
+            ServiceBusTransactionContext transaction = sender.createTransaction();
             sender.sendMessage(keyed("one", "a"), transaction);
             sender.sendMessage(keyed("two", "b"), transaction);
             sender.sendMessage(keyed("three", "a"), transaction);
@@ -225,7 +222,7 @@ class TransactionsTest {
             ServiceBusSenderClient sender = bench.sender(queue);
             for (int number = 0; number < 40; number++) {
                 String other = "key-" + number;
-                ServiceBusTransactionContext transaction = begin(sender);
+                ServiceBusTransactionContext transaction = sender.createTransaction();
                 sender.sendMessage(keyed("one", "key"), transaction);
                 sender.sendMessage(keyed("two", other), transaction);
                 sender.commitTransaction(transaction);
@@ -239,7 +236,7 @@ class TransactionsTest {
         try (Bench bench = new Bench(Kind.PLAIN)) {
             String queue = bench.queue();
             ServiceBusSenderClient sender = bench.sender(queue);
-            ServiceBusTransactionContext transaction = begin(sender);
+            ServiceBusTransactionContext transaction = sender.createTransaction();
             sender.sendMessage(message("0"), transaction);
             sender.sendMessage(keyed("1", "a"), transaction);
             sender.sendMessage(keyed("2", "b"), transaction);
@@ -253,7 +250,7 @@ class TransactionsTest {
         try (Bench bench = new Bench(kind)) {
             String queue = bench.queue(new CreateQueueOptions().setDuplicateDetectionRequired(true));
             ServiceBusSenderClient sender = bench.sender(queue);
-            ServiceBusTransactionContext transaction = begin(sender);
+            ServiceBusTransactionContext transaction = sender.createTransaction();
             sender.sendMessage(message("one").setMessageId("id"), transaction);
             sender.sendMessage(message("again").setMessageId("id"), transaction);
             sender.commitTransaction(transaction);
@@ -269,7 +266,7 @@ class TransactionsTest {
         try (Bench bench = new Bench(kind)) {
             String queue = bench.sessionQueue();
             ServiceBusSenderClient sender = bench.sender(queue);
-            ServiceBusTransactionContext transaction = begin(sender);
+            ServiceBusTransactionContext transaction = sender.createTransaction();
             for (int body = 0; body < 4; body++) {
                 sender.sendMessage(inSession(body, "s").setPartitionKey("s"), transaction);
             }
@@ -283,7 +280,7 @@ class TransactionsTest {
         try (Bench bench = new Bench(Kind.PARTITIONED)) {
             String queue = bench.sessionQueue();
             ServiceBusSenderClient sender = bench.sender(queue);
-            ServiceBusTransactionContext transaction = begin(sender);
+            ServiceBusTransactionContext transaction = sender.createTransaction();
             sender.sendMessage(inSession("one", "a"), transaction);
             sender.sendMessage(inSession("two", "b"), transaction);
             sender.commitTransaction(transaction);
@@ -297,7 +294,7 @@ class TransactionsTest {
         try (Bench bench = new Bench(Kind.PLAIN)) {
             String queue = bench.sessionQueue();
             ServiceBusSenderClient sender = bench.sender(queue);
-            ServiceBusTransactionContext transaction = begin(sender);
+            ServiceBusTransactionContext transaction = sender.createTransaction();
             sender.sendMessage(inSession("a", "a"), transaction);
             sender.sendMessage(inSession("b", "b"), transaction);
             sender.commitTransaction(transaction);
@@ -312,7 +309,7 @@ class TransactionsTest {
         try (Bench bench = new Bench(Kind.PARTITIONED)) {
             String queue = bench.sessionQueue();
             ServiceBusSenderClient sender = bench.sender(queue);
-            ServiceBusTransactionContext transaction = begin(sender);
+            ServiceBusTransactionContext transaction = sender.createTransaction();
             sender.sendMessage(keyed("lost", "k"), transaction);
             sender.sendMessage(inSession("kept", "k"), transaction);
             sender.commitTransaction(transaction);
@@ -326,7 +323,7 @@ class TransactionsTest {
         try (Bench bench = new Bench(Kind.PLAIN)) {
             String queue = bench.sessionQueue();
             ServiceBusSenderClient sender = bench.sender(queue);
-            ServiceBusTransactionContext transaction = begin(sender);
+            ServiceBusTransactionContext transaction = sender.createTransaction();
             sender.sendMessage(keyed("lost", "k"), transaction);
             sender.sendMessage(inSession("not alone", "k"), transaction);
             assertThrows(ServiceBusException.class, () -> sender.commitTransaction(transaction));
@@ -339,7 +336,7 @@ class TransactionsTest {
     void aCommitTellsThatASendWasRefused() throws Exception {
         try (Bench bench = new Bench(Kind.PARTITIONED)) {
             ServiceBusSenderClient sender = bench.sender(bench.queue());
-            ServiceBusTransactionContext transaction = begin(sender);
+            ServiceBusTransactionContext transaction = sender.createTransaction();
             sender.sendMessage(keyed("one", "a"), transaction);
             sender.sendMessage(keyed("two", "b"), transaction);
             ExpectedFailure.because("a refused operation does not fail its transaction, and the SDK sees no refusal of"
@@ -394,7 +391,7 @@ class TransactionsTest {
         try (Bench bench = new Bench(kind)) {
             String queue = bench.queue();
             ServiceBusSenderClient sender = bench.sender(queue);
-            ServiceBusTransactionContext transaction = begin(sender);
+            ServiceBusTransactionContext transaction = sender.createTransaction();
             sender.commitTransaction(transaction);
             sender.sendMessage(keyed("late", "k"), transaction);
             assertThrows(RuntimeException.class, () -> sender.commitTransaction(transaction));
@@ -407,7 +404,7 @@ class TransactionsTest {
         try (Bench bench = new Bench(kind)) {
             String queue = bench.queue();
             try (ServiceBusSenderClient other = Bus.builder().sender().queueName(queue).buildClient()) {
-                other.sendMessage(keyed("never", "k"), begin(other));
+                other.sendMessage(keyed("never", "k"), other.createTransaction());
             }
             bench.sender(queue).sendMessage(keyed("after", "k"));
             assertEquals(List.of("after"), Bench.bodies(peekAll(bench.receiver(queue))));
@@ -419,7 +416,7 @@ class TransactionsTest {
         try (Bench bench = new Bench(kind)) {
             String queue = bench.queue();
             ServiceBusSenderClient sender = bench.sender(queue);
-            ServiceBusTransactionContext transaction = begin(sender);
+            ServiceBusTransactionContext transaction = sender.createTransaction();
             sender.sendMessages(messages(100, body -> keyed(body, "k")), transaction);
             sender.sendMessage(keyed("over", "k"), transaction);
             sender.commitTransaction(transaction);
@@ -433,7 +430,7 @@ class TransactionsTest {
             String queue = bench.queue();
             String other = bench.queue();
             ServiceBusSenderClient sender = bench.sender(queue);
-            ServiceBusTransactionContext transaction = begin(sender);
+            ServiceBusTransactionContext transaction = sender.createTransaction();
             sender.sendMessage(keyed("here", "k"), transaction);
             bench.sender(other).sendMessage(keyed("there", "k"), transaction);
             sender.commitTransaction(transaction);
@@ -447,8 +444,8 @@ class TransactionsTest {
         try (Bench bench = new Bench(kind)) {
             String queue = bench.queue();
             ServiceBusSenderClient sender = bench.sender(queue);
-            ServiceBusTransactionContext kept = begin(sender);
-            ServiceBusTransactionContext dropped = begin(sender);
+            ServiceBusTransactionContext kept = sender.createTransaction();
+            ServiceBusTransactionContext dropped = sender.createTransaction();
             sender.sendMessage(keyed("kept", "a"), kept);
             sender.sendMessage(keyed("dropped", "b"), dropped);
             sender.sendMessage(keyed("kept too", "a"), kept);

@@ -1,8 +1,7 @@
-"""E: forwarding. F: health and management."""
+"""F: health and management."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -13,79 +12,7 @@ from polybus.testing.sim_store import Fault
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
 
 
-def partitions_of(core: CoreBus, path: str) -> Counter[int]:
-    return Counter(number >> 48 for _, number in core.peeked(path))
-
-
-@pytest.mark.parametrize(("source", "target"), [(1, 1), (1, 16), (16, 1), (16, 16)])
-def test_E1_a_queue_forwards_from_and_to_partitions(core: CoreBus, source: int, target: int) -> None:
-    core.queue("there", target)
-    core.queue("here", source, forward_to="there")
-    for number in range(32):
-        core.sent("here", str(number))
-    core.run(5)
-    assert sorted(core.bodies("there"), key=int) == [str(number) for number in range(32)]
-    assert core.namespace.entity("here").counts().total == 0
-
-
-@pytest.mark.parametrize(("source", "target"), [(1, 16), (16, 1), (16, 16)])
-def test_E1_a_subscription_forwards_from_and_to_partitions(core: CoreBus, source: int, target: int) -> None:
-    core.queue("there", target)
-    core.topic("t", source)
-    core.subscribe("t", "onward", forward_to="there")
-    core.subscribe("t", "stays")
-    for number in range(32):
-        core.sent("t", str(number))
-    core.run(5)
-    assert sorted(core.bodies("there"), key=int) == [str(number) for number in range(32)]
-    assert len(core.bodies("t/Subscriptions/stays")) == 32
-
-
-def test_E1_forwarding_waits_for_a_store_and_arrives_once(core: CoreBus) -> None:
-    core.queue("there", PARTITIONS)
-    here = core.queue("here", PARTITIONS, forward_to="there")
-    for number in range(40):
-        core.sent("here", str(number))
-        core.disks[core.store_of(here.partitions[here.turn])].plan(Fault.FAIL_AFTER)
-        core.run(2)
-    core.run(20)
-    assert sorted(core.bodies("there"), key=int) == [str(number) for number in range(40)]
-
-
-def test_E2_a_key_chooses_the_partition_at_the_destination(core: CoreBus) -> None:
-    core.queue("there", PARTITIONS)
-    core.queue("here", forward_to="there")
-    for field in ("partition_key", "session_id"):
-        for key in ("a", "b", "c"):
-            core.sent("here", key, **{field: key})
-    core.run(5)
-    for message, number in core.peeked("there"):
-        key = message.session_id or message.partition_key
-        assert key is not None
-        assert number >> 48 == core.partition("there", key).index
-
-
-def test_E2_without_a_key_forwarded_messages_go_round(core: CoreBus) -> None:
-    core.queue("there", PARTITIONS)
-    core.queue("here", forward_to="there")
-    for number in range(2 * PARTITIONS):
-        core.sent("here", str(number), message_id="same")
-    core.run(5)
-    assert partitions_of(core, "there") == dict.fromkeys(range(PARTITIONS), 2)
-
-
-def test_E2_a_message_id_counts_where_the_destination_detects_duplicates(core: CoreBus) -> None:
-    core.queue("there", PARTITIONS, requires_duplicate_detection=True)
-    core.queue("here", forward_to="there")
-    for name in ("a", "b", "a", "c", "b"):
-        core.sent("here", name, message_id=name)
-    core.run(5)
-    found = {message.message_id: number >> 48 for message, number in core.peeked("there")}
-    assert found == {name: core.partition("there", name).index for name in ("a", "b", "c")}
-    assert sorted(core.bodies("there")) == ["a", "b", "c"]
-
-
-def test_F1_what_belongs_to_the_lost_partition_fails_and_the_rest_goes_on(core: CoreBus) -> None:
+def test_f1_what_belongs_to_the_lost_partition_fails_and_the_rest_goes_on(core: CoreBus) -> None:
     core.queue("keys", PARTITIONS)
     core.queue("sessions", PARTITIONS, requires_session=True)
     core.queue("unique", PARTITIONS, requires_duplicate_detection=True)
@@ -107,7 +34,7 @@ def test_F1_what_belongs_to_the_lost_partition_fails_and_the_rest_goes_on(core: 
     assert core.take_in_session(held, box, 1) == [held.id]
 
 
-def test_F1_a_plain_entity_is_lost_as_a_whole(core: CoreBus) -> None:
+def test_f1_a_plain_entity_is_lost_as_a_whole(core: CoreBus) -> None:
     entity = core.queue("plain")
     core.sent("plain", "kept")
     core.lose(core.store_of(entity.partitions[0]))
@@ -118,7 +45,7 @@ def test_F1_a_plain_entity_is_lost_as_a_whole(core: CoreBus) -> None:
     assert core.bodies("plain") == ["kept"]
 
 
-def test_F2_management_needs_every_partition_and_is_never_half_done(core: CoreBus) -> None:
+def test_f2_management_needs_every_partition_and_is_never_half_done(core: CoreBus) -> None:
     entity = core.queue("q", PARTITIONS)
     core.topic("t", PARTITIONS)
     core.sent("q", "kept")
@@ -152,7 +79,7 @@ def test_F2_management_needs_every_partition_and_is_never_half_done(core: CoreBu
 
 
 @pytest.mark.parametrize("fault", [Fault.FAIL_BEFORE, Fault.FAIL_AFTER])
-def test_F2_a_catalogue_that_fails_leaves_all_or_nothing_also_over_a_restart(core: CoreBus, fault: str) -> None:
+def test_f2_a_catalogue_that_fails_leaves_all_or_nothing_also_over_a_restart(core: CoreBus, fault: str) -> None:
     core.topic("t", PARTITIONS)
     core.world.catalogue.plan(fault)
     try:
@@ -166,7 +93,7 @@ def test_F2_a_catalogue_that_fails_leaves_all_or_nothing_also_over_a_restart(cor
     assert ("s" in core.namespace.entity("t").subscriptions) is created
 
 
-def test_F3_counts_and_sizes_are_those_of_all_partitions(core: CoreBus) -> None:
+def test_f3_counts_and_sizes_are_those_of_all_partitions(core: CoreBus) -> None:
     core.queue("q", PARTITIONS)
     for number in range(40):
         core.sent("q", str(number))
@@ -183,7 +110,7 @@ def test_F3_counts_and_sizes_are_those_of_all_partitions(core: CoreBus) -> None:
     assert (again.total, again.size_bytes) == (counts.total, counts.size_bytes)
 
 
-def test_F3_with_an_unhealthy_partition_the_entity_is_limited(core: CoreBus) -> None:
+def test_f3_with_an_unhealthy_partition_the_entity_is_limited(core: CoreBus) -> None:
     entity = core.queue("q", PARTITIONS)
     for number in range(PARTITIONS):
         core.sent("q", str(number))

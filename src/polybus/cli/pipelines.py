@@ -1,0 +1,119 @@
+"""`polybus pipelines`: Spark pipelines declared in a file. Spark and YAML are loaded only when one of these runs."""
+
+from __future__ import annotations
+
+import random
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from polybus.cli.options import AsJson
+from polybus.cli.output import REFUSED, USAGE, Failure, Output, one_line_errors
+
+if TYPE_CHECKING:
+    from polybus.pipelines.declaration import Declaration
+    from polybus.pipelines.runner import Runner
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The YAML file that declares the pipelines.")]
+Only = Annotated[list[str] | None, typer.Option("--only", help="This pipeline only (repeatable).")]
+
+app = typer.Typer(
+    help="Spark pipelines declared in one YAML file: capture, replay, redrive and more.", no_args_is_help=True
+)
+
+
+def _load(file: Path, only: list[str] | None = None) -> Declaration:
+    try:
+        from polybus.pipelines.declaration import load
+    except ImportError:
+        raise Failure("pipelines need: pip install 'polybus[pipelines]'", USAGE) from None
+    return load(file).named(tuple(only or ()))
+
+
+@app.command()
+def check(
+    file: File,
+    only: Only = None,
+    connect: Annotated[bool, typer.Option(help="Also ask the bus for the entities.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Reads the file and says what is wrong with it, or what would run. Exit code 2: something is wrong."""
+    out = Output(as_json)
+    with one_line_errors():
+        declaration = _load(file, only)
+        from polybus.pipelines.checking import check_pipelines
+
+        found = check_pipelines(declaration, connect)
+        if as_json:
+            out.json(found)
+        else:
+            out.table(
+                "", ("pipeline", "kind", "what"), [(each["name"], each["kind"], each["what"]) for each in found]
+            )
+            for each in found:
+                for remark in each["remarks"]:
+                    typer.echo(f"{each['name']}: {remark}")
+
+
+@app.command()
+def run(
+    file: File,
+    once: Annotated[bool, typer.Option("--once", help="Do what there is to do now and end: for schedulers.")] = False,
+    only: Only = None,
+    metrics_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1 for /metrics, /status, /health; 0 picks one.")
+    ] = 0,
+    seed: Annotated[int | None, typer.Option(help="Makes the pauses between restarts repeatable.")] = None,
+) -> None:
+    """Runs the pipelines until Ctrl-C or SIGTERM; what fails is started again from its checkpoint, with back-off.
+
+    Exit code 1: a pipeline was given up (after `restart.attempts`; with --once after three).
+    """
+    with one_line_errors():
+        declaration = _load(file, only)
+        from polybus.pipelines.resident import serve
+
+        ended_well = serve(declaration, once, metrics_port, random.Random(seed), typer.echo, _on_signals)
+    raise typer.Exit(0 if ended_well else REFUSED)
+
+
+def _on_signals(runner: Runner) -> None:
+    for name in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(name, lambda *_: runner.stopping.set())
+
+
+@app.command()
+def status(file: File, only: Only = None, as_json: AsJson = False) -> None:
+    """What each pipeline does: asked of its runner, or read from its checkpoint where none runs."""
+    out = Output(as_json)
+    with one_line_errors():
+        declaration = _load(file, only)
+        from polybus.pipelines.status import pipeline_states
+
+        found = pipeline_states(declaration)
+        if as_json:
+            out.json(found)
+        else:
+            columns = ("pipeline", "kind", "state", "#batch", "#rows", "#lag", "#ms", "error")
+            keys = ("name", "kind", "state", "batch", "rows", "lag", "ms", "error")
+            out.table("", columns, [tuple(each.get(key) for key in keys) for each in found])
+
+
+@app.command()
+def compact(
+    file: File,
+    name: Annotated[str, typer.Argument(help="A capture's name.")],
+    target: Annotated[str, typer.Option(help="How large files are made.")] = "256m",
+    older_than: Annotated[str, typer.Option(help="Leave batches alone that are younger.")] = "0s",
+    as_json: AsJson = False,
+) -> None:
+    """Makes few large files of the many small ones that a capture has written. It may go on capturing meanwhile."""
+    out = Output(as_json)
+    with one_line_errors():
+        (kind,) = _load(file, [name]).pipelines
+        from polybus.pipelines.compacting import compact_capture
+
+        done = compact_capture(kind, target, older_than)
+        out.result(done.record(), f"{name}: {done.files_before} files became {done.files_after} ({done.rows:,} rows)")

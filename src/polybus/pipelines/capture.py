@@ -1,0 +1,206 @@
+"""`kind: capture`: everything that an entity gets, into a lake, exactly once.
+
+A batch goes in whole or not at all, and a batch that Spark repeats after a crash is recognised by (query, number).
+Batches are cut by time (`every`) and by size (`maxBytes`, `maxMessages`), whichever comes first.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+
+from polybus.errors import ConfigError
+from polybus.limits import CAPTURE_BYTES
+from polybus.pipelines.fields import Fields, duration_text
+from polybus.pipelines.file_writing import AVRO, PARQUET, STAGED_SCHEMA, WriteTask
+from polybus.pipelines.folders import Folder, Journal
+from polybus.pipelines.kind import Context, Origin, StreamKind, read_stream
+from polybus.pipelines.lake import Batch, Lake, open_lake
+from polybus.pipelines.layout import HIVE, NEEDED, Layout
+from polybus.pipelines.places import EntityReference, entity_from
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+FORMATS: Final = (PARQUET, AVRO, "delta", "iceberg")
+EVERY_MS: Final = 300_000
+RECURRING_MS: Final = 60_000
+"""From here on the query rests between batches: starting it anew costs about a second."""
+
+
+@dataclass(frozen=True)
+class LakePlace:
+    """The file's `to`, or `from` of a replay: which table of which format."""
+
+    path: Path
+    format: str
+    options: dict[str, str] = field(default_factory=dict)
+
+    def open(self, layout: Layout) -> Lake:
+        return open_lake(self.format, self.path, layout, self.options)
+
+
+def lake_place(fields: Fields, origin: Origin) -> LakePlace:
+    """Reads `{path: /lake/orders, format: iceberg, table: sales.orders, catalog: {…}}`."""
+    path = origin.path(fields.text("path", allowed="a folder that the driver and all executors share"))
+    kind = fields.word("format", FORMATS, PARQUET)
+    options: dict[str, str] = {}
+    if kind == "iceberg":
+        options = fields.options("catalog")
+        if fields.has("table"):
+            options["table"] = fields.text("table")
+        if "." not in options.get("table", "a.b"):
+            fields.refuse("table", options["table"], "a table with its namespace, such as sales.orders")
+    return LakePlace(path, kind, options)
+
+
+class CaptureKind(StreamKind):
+    kind: ClassVar[str] = "capture"
+
+    def __init__(
+        self,
+        name: str,
+        origin: EntityReference,
+        place: LakePlace,
+        levels: tuple[str, ...],
+        every_ms: int,
+        max_bytes: int,
+        max_messages: int | None,
+    ) -> None:
+        super().__init__(name)
+        self.place = place
+        self.layout = Layout(levels, origin.entity)
+        self._origin = origin
+        self._every_ms = every_ms
+        self._max_bytes = max_bytes
+        self._max_messages = max_messages
+        self.recurring_ms = every_ms if every_ms >= RECURRING_MS else None
+
+    @classmethod
+    def parse(cls, name: str, fields: Fields, origin: Origin) -> Self:
+        to = fields.mapping("to")
+        if to is None:
+            fields.missing("to", f"a mapping with path and format ({', '.join(FORMATS)})")
+        place = lake_place(to, origin)
+        levels = _levels(to)
+        to.close()
+        return cls(
+            name,
+            entity_from(fields, "from", origin.bus),
+            place,
+            levels,
+            fields.duration_ms("every", EVERY_MS, least=1_000),
+            fields.size_bytes("maxBytes", CAPTURE_BYTES, least=1024),
+            fields.number("maxMessages", None, least=1),
+        )
+
+    def entities(self) -> list[EntityReference]:
+        return [self._origin]
+
+    def check(self) -> list[str]:
+        return self._origin.check_source(**self._source_options())
+
+    def describe(self) -> str:
+        cut = f"every {duration_text(self._every_ms)}"
+        return f"{self._origin.entity} to {self.place.path} ({self.place.format}), {cut}"
+
+    def _source_options(self) -> dict[str, Any]:
+        limits = {"maxBytesPerTrigger": self._max_bytes, "maxMessagesPerTrigger": self._max_messages}
+        return {"cursor": self.name, **limits}
+
+    # Running
+
+    def lake(self) -> Lake:
+        return self.place.open(self.layout)
+
+    def start(self, session: SparkSession, context: Context) -> StreamingQuery:
+        frame = read_stream(session, self._origin, **self._source_options())
+        self._check_columns(frame)
+        lake, folder = self.lake(), Folder(context.checkpoint)
+        journal = folder.journal()
+        if journal is not None:
+            lake.recover(journal.query)
+        return (
+            frame.writeStream.queryName(self.name)
+            .foreachBatch(Capturing(lake, folder))
+            .option("checkpointLocation", context.stream_folder())
+            .trigger(**context.trigger(self._every_ms))
+            .start()
+        )
+
+    def _check_columns(self, frame: DataFrame) -> None:
+        for level in self.layout.levels:
+            if NEEDED.get(level, frame.columns[0]) not in frame.columns:
+                raise ConfigError(f"the layout has {level!r}, so 'columns' must have {NEEDED[level]!r}")
+
+    def due(self, context: Context) -> bool:
+        """Whether as much waits in the log as a batch may have."""
+        journal = Folder(context.checkpoint).journal()
+        read = journal.ends[0] if journal is not None and journal.ends else None
+        bus = self._origin.open()
+        try:
+            state = bus.log()
+        finally:
+            bus.close()
+        messages, size = 0, 0.0
+        for end in state.ends:
+            waiting = max(end.stable_end - max(end.earliest - 1, read.position(end.index) if read else 0), 0)
+            messages += waiting
+            size += waiting * end.average_bytes
+        return size >= self._max_bytes or (self._max_messages is not None and messages >= self._max_messages)
+
+
+class Capturing:
+    """For `foreachBatch`: one batch of the query into the lake, unless it is there."""
+
+    def __init__(self, lake: Lake, folder: Folder) -> None:
+        self._lake = lake
+        self._folder = folder
+
+    def __call__(self, frame: DataFrame, number: int) -> None:
+        journal = self._folder.journal()
+        assert journal is not None, "a query has a journal before it has a batch"
+        ends = ends_text(journal) if journal.planned == number else ""
+        capture_batch(self._lake, Batch(journal.query, number, ends), frame)
+
+
+def ends_text(journal: Journal) -> str:
+    """How far the batch that is being made reads, the same text whenever it is repeated."""
+    told = [[end.entity_id, sorted(end.positions.items())] for end in journal.ends]
+    return json.dumps(told, separators=(",", ":"))
+
+
+def capture_batch(lake: Lake, batch: Batch, frame: DataFrame) -> bool:
+    """Puts the rows of a batch into the lake; False where they are there already."""
+    if lake.committed(batch):
+        return False
+    staging = lake.folder.fresh_staging(batch.id)
+    form = AVRO if lake.suffix == AVRO else PARQUET
+    writing = WriteTask(str(staging), uuid.uuid4().hex[:8], lake.layout, form, lake.whole)
+    told = frame.mapInArrow(writing, STAGED_SCHEMA).collect()
+    files = lake.staged(batch, [row.asDict() for row in told])
+    if files:
+        lake.commit(batch, files, _arrow_schema(frame))
+    return True
+
+
+def _arrow_schema(frame: DataFrame) -> Any:
+    from polybus.spark.columns import arrow_schema
+
+    return arrow_schema(tuple(frame.columns))
+
+
+def _levels(fields: Fields) -> tuple[str, ...]:
+    told = fields.raw("layout")
+    if told is None or told == "hive":
+        return HIVE
+    if told == "flat":
+        return ()
+    if not isinstance(told, list):
+        fields.refuse("layout", told, f"hive, flat, or a list of some of {', '.join(HIVE)}")
+    levels: tuple[str, ...] = fields.texts("layout", words=HIVE)
+    return levels

@@ -1,0 +1,110 @@
+"""Delta tables, through `deltalake`: a batch is one commit of the log, which says in an application's transaction
+which batch of which query it is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from polybus.errors import ConfigError
+from polybus.pipelines.lake import Batch, Lake
+from polybus.pipelines.layout import levels_in
+from polybus.pipelines.manifests import LakeFile, move
+
+_LEVEL_TYPES: Final = {"date": pa.date32(), "hour": pa.int32(), "partition": pa.int32()}
+
+_QUERY: Final = "polybus.query"
+_BATCH: Final = "polybus.batch"
+_ENDS: Final = "polybus.ends"
+
+
+class DeltaLake(Lake):
+    whole = False
+    suffix = "parquet"
+
+    def last(self, query: str) -> int:
+        table = self._table()
+        number = None if table is None else table.transaction_version(_application(query))
+        return -1 if number is None else int(number)
+
+    def ends(self, query: str, last: int) -> str:
+        """As the batch's commit says, if the log has not forgotten it."""
+        for told in self._table().history():
+            if told.get(_QUERY) == query and told.get(_BATCH) == str(last):
+                return str(told.get(_ENDS, ""))
+        return ""
+
+    def commit(self, batch: Batch, files: list[LakeFile], schema: Any) -> None:
+        """Data files are put in place first: the log alone makes them count."""
+        from deltalake.transaction import AddAction, CommitProperties, Transaction
+
+        staging = self.folder.staging(batch.id)
+        for file in files:
+            move(staging / file.staged, self.root / file.path)
+        now = time.time_ns() // 1_000_000
+        table = self._table() or self._create(schema)
+        table.create_write_transaction(
+            [AddAction(file.path, file.bytes, self._levels(file), now, True, _stats(file)) for file in files],
+            mode="append",
+            schema=self._schema(schema),
+            partition_by=list(self.layout.levels),
+            commit_properties=CommitProperties(
+                custom_metadata={_QUERY: batch.query, _BATCH: str(batch.number), _ENDS: batch.ends},
+                app_transactions=[Transaction(_application(batch.query), batch.number)],
+            ),
+        )
+        shutil.rmtree(staging, ignore_errors=True)
+
+    def _levels(self, file: LakeFile) -> dict[str, str | None]:
+        told = levels_in(file.path)
+        return {**told, "hour": str(int(told["hour"]))} if "hour" in told else dict(told)
+
+    def _schema(self, schema: Any) -> Any:
+        """The columns of the files, then those that the folders tell."""
+        names = self.layout.stored(schema.names, self.whole)
+        told = [pa.field(level, _LEVEL_TYPES.get(level, pa.string())) for level in self.layout.levels]
+        return pa.schema([schema.field(name) for name in names] + told)
+
+    def _create(self, schema: Any) -> Any:
+        from deltalake import DeltaTable
+
+        return DeltaTable.create(
+            str(self.root), self._schema(schema), mode="ignore", partition_by=list(self.layout.levels)
+        )
+
+    def _table(self) -> Any:
+        DeltaTable = delta_table()  # noqa: N806
+        return DeltaTable(str(self.root)) if DeltaTable.is_deltatable(str(self.root)) else None
+
+    def files(self) -> list[Path]:
+        table = self._table()
+        return [] if table is None else sorted(Path(uri) for uri in table.file_uris())
+
+
+def delta_table() -> Any:
+    try:
+        from deltalake import DeltaTable
+    except ImportError:
+        raise ConfigError("Delta tables need: pip install 'polybus[pipelines]'") from None
+    return DeltaTable
+
+
+def compact_delta(root: Path, target_bytes: int) -> tuple[int, int, int]:
+    """Files before and after, and rows in them."""
+    table = delta_table()(str(root))
+    before = len(table.file_uris())
+    table.optimize.compact(target_size=target_bytes)
+    return before, len(table.file_uris()), int(table.count())
+
+
+def _application(query: str) -> str:
+    return f"polybus-{query}"
+
+
+def _stats(file: LakeFile) -> str:
+    return json.dumps({"numRecords": file.rows})

@@ -1,0 +1,135 @@
+"""What a pipeline is to the runner: it is read from the file, checked, and started; the rest is the kind's own.
+
+A *stream* is a query of Spark that goes on until it is stopped (with `--once`: until it has read what there was).
+A *job* is work that ends by itself, and in a resident runner begins again after a while if it says so.
+Kinds keep no state between runs but what is in their checkpoint folder and on the bus: the runner may start one again
+at any moment, also in another process.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from polybus.pipelines.fields import Fields
+from polybus.pipelines.folders import STREAM
+from polybus.pipelines.metrics import Metrics
+from polybus.pipelines.places import BusReference, EntityReference
+from polybus.pipelines.progress import Progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What a kind may know of the file when it is read."""
+
+    folder: Path
+    """The file's own folder: relative paths begin here."""
+    bus: BusReference | None
+    """The file's `bus`, for entities that name none."""
+
+    def path(self, text: str) -> Path:
+        return (self.folder / Path(text).expanduser()).absolute()
+
+
+@dataclass
+class Context:
+    """What a pipeline gets when it is started."""
+
+    checkpoint: Path
+    """The pipeline's own folder, there already; nobody else writes into it."""
+    once: bool
+    """Whether to end when everything that there is now is done."""
+    say: Callable[[str], None] = print
+    """Prints a line with the pipeline's name before it."""
+    metrics: Metrics = field(default_factory=Metrics)
+    stopping: threading.Event = field(default_factory=threading.Event)
+    """Set when the runner ends: jobs look at it between steps, and wait with it instead of sleeping."""
+    ends: bool = False
+    """Whether a query is to end when it has read what there is: with --once, and where it recurs."""
+
+    def trigger(self, every_ms: int) -> dict[str, Any]:
+        """For `writeStream.trigger(**…)`: everything there is with --once, else again and again."""
+        return {"availableNow": True} if self.once or self.ends else {"processingTime": f"{every_ms} milliseconds"}
+
+    def stream_folder(self) -> str:
+        """For `option("checkpointLocation", …)`, where Spark journals the query."""
+        return str(self.checkpoint / STREAM)
+
+
+class Kind(ABC):
+    """One pipeline of the file."""
+
+    kind: ClassVar[str]
+    """The word after `kind:`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @classmethod
+    @abstractmethod
+    def parse(cls, name: str, fields: Fields, origin: Origin) -> Self:
+        """Reads the pipeline's own fields; what it has not asked for afterwards is refused by the caller."""
+
+    def entities(self) -> list[EntityReference]:
+        """The entities that must be there; `check --connect` and the runner's start ask the bus for each."""
+        return []
+
+    def check(self) -> list[str]:
+        """Looks deeper than parsing, without Spark: raises ConfigError, or gives remarks worth printing."""
+        return []
+
+    def describe(self) -> str:
+        """One line for people: from where to where."""
+        return self.kind
+
+
+class StreamKind(Kind):
+    """A pipeline that is a streaming query."""
+
+    recurring_ms: int | None = None
+    """Where set, a resident runner starts the query as with --once, and again so long after the last start."""
+
+    @abstractmethod
+    def start(self, session: SparkSession, context: Context) -> StreamingQuery:
+        """Starts the query from its checkpoint; it is called `self.name`, and triggered as the context says."""
+
+    def due(self, context: Context) -> bool:  # noqa: ARG002
+        """Whether a recurring query should start before its time; asked every few seconds while it rests."""
+        return False
+
+    def on_progress(self, progress: Progress, context: Context) -> None:
+        """Told of each batch, for metrics of the kind's own; must be quick."""
+
+    def progress_text(self, progress: Progress) -> str:
+        """The progress line of a batch."""
+        return progress.line()
+
+
+class JobKind(Kind):
+    """A pipeline that is work with an end."""
+
+    every_ms: int | None = None
+    """How long after its last start a resident runner starts it again; None: once for each run of the runner."""
+
+    @abstractmethod
+    def run(self, session: SparkSession, context: Context) -> Mapping[str, float]:
+        """Does the work and gives its figures (`{"messages": 120}`), which become a line and metrics.
+
+        Runs in a thread of its own. Ends early, without an error, when `context.stopping` is set; doing the work
+        again must be harmless.
+        """
+
+
+def read_stream(session: SparkSession, entity: EntityReference, **defaults: object) -> DataFrame:
+    """A stream of an entity's messages, with options as `EntityReference.options` takes them."""
+    from polybus.pipelines.places import FORMAT
+
+    return session.readStream.format(FORMAT).options(**entity.options(**defaults)).load()

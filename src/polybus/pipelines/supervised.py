@@ -1,0 +1,192 @@
+"""One pipeline under the runner's care: when it is started, what its batches say, when it is started again.
+
+A state machine that is stepped with the time. What it starts is a `Handle`; it knows neither Spark nor threads.
+
+waiting ──due──▶ running ──ended well──▶ done (--once, or a job without `every`), or waiting for the next time
+   ▲                │
+   └──back-off── failed ──too often──▶ given up
+"""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections.abc import Callable
+
+from polybus.limits import PIPELINE_DUE_MS
+from polybus.pipelines.backoff import Restart, pause_ms
+from polybus.pipelines.fields import duration_text
+from polybus.pipelines.handles import Handle
+from polybus.pipelines.kind import Context, JobKind, Kind, StreamKind
+from polybus.pipelines.progress import Progress, progress_from
+from polybus.pipelines.secrets import one_line
+
+
+class Phase(enum.Enum):
+    WAITING = "waiting"
+    RUNNING = "running"
+    FAILED = "failed"
+    """It is started again when its pause is over."""
+    DONE = "done"
+    GIVEN_UP = "given up"
+
+
+OVER = (Phase.DONE, Phase.GIVEN_UP)
+
+
+class Supervised:
+    def __init__(
+        self, kind: Kind, context: Context, launch: Callable[[], Handle], restart: Restart, rng: random.Random
+    ) -> None:
+        self.kind = kind
+        self.context = context
+        self.phase = Phase.WAITING
+        self.failures = 0
+        self.restarts = 0
+        self.error: str | None = None
+        self.progress: Progress | None = None
+        self._launch = launch
+        self._restart = restart
+        self._rng = rng
+        self._handle: Handle | None = None
+        self._due_ms = 0
+        self._asked_ms = 0
+        self._started_ms = 0
+
+    def step(self, now_ms: int) -> None:
+        """Does what is to be done now; never waits for the pipeline itself."""
+        if self.phase is Phase.RUNNING:
+            self._look(now_ms)
+        elif self.phase not in OVER and (now_ms >= self._due_ms or self._early(now_ms)):
+            self._start(now_ms)
+
+    def stop(self) -> None:
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            handle.stop()
+            self._tell(handle)
+            self.phase = Phase.WAITING
+
+    def record(self) -> dict[str, object]:
+        """For the status page."""
+        told: dict[str, object] = {"name": self.kind.name, "kind": self.kind.kind, "state": self.phase.value}
+        told |= {"what": self.kind.describe(), "restarts": self.restarts}
+        if self.error is not None and self.phase is not Phase.DONE:
+            told["error"] = self.error
+        if self.progress is not None:
+            told |= self.progress.record()
+        return told
+
+    # Starting
+
+    def _early(self, now_ms: int) -> bool:
+        """Whether a pipeline that rests has enough to do already; asked now and then."""
+        kind = self.kind
+        if self.phase is not Phase.WAITING or not isinstance(kind, StreamKind) or now_ms < self._asked_ms:
+            return False
+        self._asked_ms = now_ms + PIPELINE_DUE_MS
+        try:
+            return kind.due(self.context)
+        except Exception as error:  # The bus may be away; the next planned start will tell.
+            self.context.say(f"cannot look ahead: {one_line(str(error))}")
+            return False
+
+    def _start(self, now_ms: int) -> None:
+        if self.phase is Phase.FAILED:
+            self.restarts += 1
+            self.context.metrics.add("polybus_pipeline_restarts_total", 1, pipeline=self.kind.name)
+        self._started_ms = now_ms
+        try:
+            self._handle = self._launch()
+        except Exception as error:  # A pipeline may fail in any way; the others go on.
+            self._failed(str(error) or type(error).__name__, now_ms)
+            return
+        self.phase = Phase.RUNNING
+        self._up(1)
+
+    # Looking
+
+    def _look(self, now_ms: int) -> None:
+        handle = self._handle
+        assert handle is not None
+        ended = handle.ended()
+        self._tell(handle)
+        if not ended:
+            return
+        self._handle = None
+        error = handle.error()
+        if error is None and self._surprising():
+            error = "the query has ended by itself"
+        if error is None:
+            self._ended_well(handle, now_ms)
+        else:
+            self._failed(error, now_ms)
+
+    def _surprising(self) -> bool:
+        """Whether an end without an error is a failure: a stream that was to go on."""
+        kind = self.kind
+        return isinstance(kind, StreamKind) and kind.recurring_ms is None and not self.context.once
+
+    def _ended_well(self, handle: Handle, now_ms: int) -> None:
+        self.failures, self.error = 0, None
+        figures = handle.figures()
+        for name, value in figures.items():
+            self.context.metrics.put("polybus_pipeline_job", value, pipeline=self.kind.name, figure=name)
+        if figures:
+            shown = ", ".join(f"{name} {value:,.10g}" for name, value in figures.items())
+            self.context.say(f"{shown} in {now_ms - self._started_ms:,} ms")
+        every = self._every_ms()
+        if self.context.once or every is None:
+            self.phase = Phase.DONE
+        else:
+            self.phase = Phase.WAITING
+            self._due_ms = self._started_ms + every
+
+    def _every_ms(self) -> int | None:
+        kind = self.kind
+        if isinstance(kind, StreamKind):
+            return kind.recurring_ms
+        return kind.every_ms if isinstance(kind, JobKind) else None
+
+    def _failed(self, error: str, now_ms: int) -> None:
+        self.failures += 1
+        self.error = one_line(error)
+        self._up(0)
+        if self._restart.given_up(self.failures, self.context.once):
+            self.phase = Phase.GIVEN_UP
+            self.context.say(f"failed and given up after {self.failures} attempts: {self.error}")
+            return
+        pause = pause_ms(self._restart, self.failures, self._rng)
+        self.phase = Phase.FAILED
+        self._due_ms = now_ms + pause
+        self.context.say(f"failed, starts again in {duration_text(pause)}: {self.error}")
+
+    # Telling
+
+    def _tell(self, handle: Handle) -> None:
+        for report in handle.reports():
+            self._batch(progress_from(self.kind.name, report))
+
+    def _batch(self, progress: Progress) -> None:
+        """A batch that is done says that the pipeline works: the next failure is a first one.
+
+        With --once failures are counted over the whole run, for a run must end.
+        """
+        self.progress, self.error = progress, None
+        self.failures = self.failures if self.context.once else 0
+        metrics, labels = self.context.metrics, {"pipeline": self.kind.name}
+        metrics.add("polybus_pipeline_batches_total", 1, **labels)
+        metrics.add("polybus_pipeline_rows_total", progress.rows, **labels)
+        metrics.put("polybus_pipeline_batch_seconds", progress.ms / 1000, **labels)
+        metrics.put("polybus_pipeline_rows_per_second", progress.rows_per_second, **labels)
+        metrics.put("polybus_pipeline_last_batch", progress.batch, **labels)
+        metrics.put("polybus_pipeline_last_batch_timestamp_seconds", progress.began_seconds, **labels)
+        for partition, lag in progress.lag.items():
+            metrics.put("polybus_pipeline_lag_messages", lag, partition=partition, **labels)
+        kind = self.kind
+        assert isinstance(kind, StreamKind)
+        kind.on_progress(progress, self.context)
+        self.context.say(kind.progress_text(progress))
+
+    def _up(self, value: int) -> None:
+        self.context.metrics.put("polybus_pipeline_up", value, pipeline=self.kind.name)

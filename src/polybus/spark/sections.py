@@ -1,0 +1,166 @@
+"""What the columns of a read need of each message, found by one walk over all of them (AMQP 1.0 §3.2)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from polybus.spark.texts import Texts
+from polybus.spark.walking import BYTES, LISTS, MAPS, NULL, TEXTS, Flags, Numbers, Octets, Value, Walk
+
+HEADER, DELIVERY_ANNOTATIONS, ANNOTATIONS, PROPERTIES, APPLICATION, DATA = range(0x70, 0x76)
+FIELDS: Final = {
+    "message_id": 0,
+    "to": 2,
+    "subject": 3,
+    "reply_to": 4,
+    "correlation_id": 5,
+    "content_type": 6,
+    "session_id": 10,
+    "reply_to_session_id": 12,
+}
+"""Columns that are fields of the properties section, and which."""
+_LAST_FIELD: Final = 12
+_PARTITION_KEY: Final = b"x-opt-partition-key"
+_SCHEDULED: Final = b"x-opt-scheduled-enqueue-time"
+_DEAD_LETTER: Final = (b"DeadLetterReason", b"DeadLetterErrorDescription")
+_PAIRS: Final = 32
+"""Pairs of a map that are walked over; each costs a step of all messages, and hardly one has more."""
+
+
+class Pairs:
+    """The pairs of all maps, those of one message behind each other."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Numbers, Value, Value]] = []
+
+    def add(self, rows: Numbers, key: Value, value: Value) -> None:
+        self._parts.append((rows, key, value))
+
+    def of(self, rows: Numbers, total: int) -> tuple[Numbers, Texts, Texts]:
+        """How many pairs each of these rows has, and their keys and values as texts."""
+        among = np.zeros(total, np.bool_)
+        among[rows] = True
+        owners = np.concatenate([part[0] for part in self._parts]) if self._parts else np.zeros(0, np.int64)
+        kept = np.nonzero(among[owners])[0]
+        kept = kept[np.argsort(owners[kept], kind="stable")]
+        counts = np.bincount(owners[kept], minlength=total)[rows].astype(np.int64)
+        return counts, self._texts(1, kept), self._texts(2, kept)
+
+    def _texts(self, which: int, kept: Numbers) -> Texts:
+        texts = Texts(len(kept))
+        if self._parts:
+            values = [part[which] for part in self._parts]
+            at = np.concatenate([value.at for value in values])  # type: ignore[union-attr]
+            length = np.concatenate([value.length for value in values])  # type: ignore[union-attr]
+            texts.at, texts.length = at[kept], length[kept]
+        return texts
+
+
+class Sections:
+    """Texts, pairs and bodies of many messages; `plain` tells for which of them they are right."""
+
+    def __init__(self, data: Octets, at: Numbers, end: Numbers, columns: tuple[str, ...]) -> None:
+        self._columns = columns
+        self._walk = Walk(data, at, end)
+        self.texts = {name: Texts(len(at)) for name in (*FIELDS, "partition_key") if name in columns}
+        self.pairs = Pairs()
+        self.body = Texts(len(at))
+        self._walk.skip_section(HEADER)
+        self._walk.skip_section(DELIVERY_ANNOTATIONS)
+        self._annotations()
+        self._properties()
+        self._application()
+        self._data()
+        self.plain = self._walk.ended() & self.body.present
+
+    def _annotations(self) -> None:
+        wanted = "partition_key" in self._columns or "scheduled_enqueue_time" in self._columns
+        if not wanted:
+            self._walk.skip_section(ANNOTATIONS)
+            return
+        walk, rows = self._walk, self._walk.section(ANNOTATIONS)
+        for some, key, value in self._map(rows):
+            named = key.length == len(_PARTITION_KEY)
+            if named.any() and "partition_key" in self.texts:
+                named[named] = walk.equal(key.at[named], _PARTITION_KEY)
+                walk.leave(some, named & ~value.is_one_of(TEXTS))
+                self.texts["partition_key"].put(some[named], value.at[named], value.length[named])
+            timed = key.length == len(_SCHEDULED)
+            if timed.any() and "scheduled_enqueue_time" in self._columns:
+                walk.leave(some, timed)
+
+    def _properties(self) -> None:
+        walk, rows = self._walk, self._walk.section(PROPERTIES)
+        if not len(rows):
+            return
+        at, count, end = walk.compound(rows, LISTS)
+        names = {field: name for name, field in FIELDS.items() if name in self._columns}
+        for field in range(_LAST_FIELD + 1):
+            here = field < count
+            if not here.any():
+                break
+            if (walk.byte(at) == NULL).all():  # most fields, of most messages
+                at = at + here
+                continue
+            value = walk.value(at)
+            if field in names:
+                self._field(names[field], rows, here, value)
+            at = np.where(here, value.after, at)
+        walk.leave(rows, at != end)
+        walk.at[rows] = end
+
+    def _field(self, name: str, rows: Numbers, here: Flags, value: Value) -> None:
+        given = here & (value.kind != NULL)
+        if not given.any():
+            return
+        self._walk.leave(rows, given & ~value.is_one_of(TEXTS))
+        self.texts[name].put(rows[given], value.at[given], value.length[given])
+
+    def _application(self) -> None:
+        walk = self._walk
+        reasons = any(name.startswith("dead_letter") for name in self._columns)
+        if "properties" not in self._columns and not reasons:
+            walk.skip_section(APPLICATION)
+            return
+        for some, key, value in self._map(walk.section(APPLICATION)):
+            for name in _DEAD_LETTER if reasons else ():
+                long = key.length == len(name)
+                if long.any():
+                    long[long] = walk.equal(key.at[long], name)
+                    walk.leave(some, long)
+            if "properties" in self._columns:
+                walk.leave(some, ~value.is_one_of(TEXTS))
+                self.pairs.add(some, key, value)
+
+    def _map(self, rows: Numbers) -> list[tuple[Numbers, Value, Value]]:
+        """The pairs of a map in each of these messages: first ones, second ones, …, as far as they have them."""
+        walk, found = self._walk, list[tuple[Numbers, Value, Value]]()
+        if not len(rows):
+            return found
+        at, count, end = walk.compound(rows, MAPS)
+        walk.leave(rows, (count > 2 * _PAIRS) | (count % 2 != 0))
+        walk.at[rows] = end
+        left = np.minimum(count, 2 * _PAIRS)
+        while True:
+            here = left > 0
+            if not here.all():
+                walk.leave(rows[~here], (at != end)[~here])
+                rows, at, end, left = rows[here], at[here], end[here], left[here]
+            if not len(rows):
+                return found
+            key = walk.value(at)
+            walk.leave(rows, ~key.is_one_of(TEXTS))
+            value = walk.value(key.after)
+            found.append((rows, key, value))
+            at, left = value.after, left - 2
+
+    def _data(self) -> None:
+        walk, rows = self._walk, self._walk.section(DATA)
+        if not len(rows):
+            return
+        value = walk.value(walk.at[rows])
+        walk.leave(rows, ~value.is_one_of(BYTES))
+        self.body.put(rows, value.at, value.length)
+        walk.at[rows] = value.after

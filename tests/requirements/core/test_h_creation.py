@@ -1,0 +1,32 @@
+"""H: the way to create a partitioned entity that needs no network: a file of declared entities."""
+
+from __future__ import annotations
+
+import json
+
+from polybus.gateway.config_file import load
+from polybus.namespace.tiers import STANDARD
+from polybus.provisioning import provision
+from tests.requirements.core.core_bus import PARTITIONS, CoreBus
+
+
+def test_h5_a_file_declares_entities_and_a_restart_keeps_what_is_there(core: CoreBus) -> None:
+    partitioned = {"EnablePartitioning": True}
+    queue = {"Name": "by-file", "Properties": partitioned}
+    forwards = {"Name": "onward", "Properties": {"ForwardTo": "by-file"}}
+    topic = {"Name": "topic-by-file", "Properties": partitioned, "Subscriptions": [{"Name": "sub"}]}
+    namespace = {"Name": "sim", "Queues": [forwards, queue], "Topics": [topic]}
+    config = load(json.dumps({"UserConfig": {"Namespaces": [namespace]}}), "config.json")
+    core.bus.tier = STANDARD
+    core.do(provision(core.bus, config))
+    core.sent("onward", "moved")
+    core.restart()
+    core.do(provision(core.bus, config))
+    core.run(2)
+    assert core.bodies("by-file") == ["moved"]
+    assert {name: len(core.namespace.entity(name).partitions) for name in ("by-file", "onward", "topic-by-file")} == {
+        "by-file": PARTITIONS,
+        "onward": 1,
+        "topic-by-file": PARTITIONS,
+    }
+    assert "sub" in core.namespace.entity("topic-by-file").subscriptions

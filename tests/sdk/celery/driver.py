@@ -1,0 +1,59 @@
+"""Starts a bus of its own with the queues that Celery works on, and runs the checks in Celery's own environment."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from azure.servicebus.management import ServiceBusAdministrationClient
+from tests.sdk.driving import environment, verdict
+
+from polybus.testing.server import ServerProcess
+
+HERE = Path(__file__).parent
+NAME = "broker.polybus.net"
+LOCK = "PT5S"
+SUFFIXES = ("", "-late", "-shared")
+
+
+def make_queues(server: ServerProcess) -> None:
+    """kombu makes plain queues by itself; those that are there it takes as they are."""
+    with ServiceBusAdministrationClient.from_connection_string(
+        server.admin_connection_string, connection_verify=str(server.authority)
+    ) as admin:
+        for suffix in SUFFIXES:
+            admin.create_queue(f"partitioned{suffix}", enable_partitioning=True, lock_duration=LOCK)
+
+
+def command(python: str, chosen: list[str]) -> list[str]:
+    only = ["-k", chosen[0]] if chosen else []
+    own = ["-c", "/dev/null", "--rootdir", str(HERE), "--noconftest", "-p", "no:cacheprovider"]
+    return [python, "-m", "pytest", "-q", "-rf", *own, *only, str(HERE / "celery_checks.py")]
+
+
+def tally(output: str) -> tuple[int, int, int]:
+    """Passed, failed and skipped, as pytest's last line has them."""
+    found = {word: int(number) for number, word in re.findall(r"(\d+) (passed|failed|errors?|skipped)", output)}
+    failed = found.get("failed", 0) + found.get("error", 0) + found.get("errors", 0)
+    return found.get("passed", 0), failed, found.get("skipped", 0)
+
+
+def main() -> int:
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for inside in ("results", "runs"):
+            (folder / inside).mkdir()
+        with ServerProcess(folder / "data", "--cert-name", NAME) as server:
+            make_queues(server)
+            own = {"POLYBUS_CELERY_FOLDER": str(folder), "REQUESTS_CA_BUNDLE": str(server.authority)}
+            run = command(sys.argv[1], sys.argv[2:])
+            done = subprocess.run(run, cwd=HERE, env=environment(server, **own), stdout=subprocess.PIPE, text=True)
+    print(done.stdout)
+    return verdict(done.returncode, *tally(done.stdout), server)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

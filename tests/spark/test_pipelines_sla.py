@@ -1,0 +1,55 @@
+"""Service levels of a real queue: every event once, in the windows and on the page."""
+
+from __future__ import annotations
+
+import pytest
+
+from polybus.pipelines.runner import PipelineFailed
+from tests.spark.kit import Kit
+from tests.spark.redrive_kit import dead_letter, figures, messages, run_pipeline
+
+
+def test_latency_deliveries_and_dead_letters(kit: Kit) -> None:
+    queue = kit.queue()
+    fields = {"kind": "sla", "from": queue, "to": "out", "window": "1h", "targets": {"max": "1ms", "p50": "1d"}}
+    with pytest.raises(PipelineFailed, match="keeps no events: say `enable: true`"):
+        run_pipeline(kit, **fields)
+    assert figures(run_pipeline(kit, **fields, enable=True))["events"] == 0
+    kit.send(queue, messages(12))
+    with kit.sdk.get_queue_receiver(queue) as receiver:
+        (first,) = receiver.receive_messages(max_message_count=1, max_wait_time=10)
+        receiver.abandon_message(first)
+    dead_letter(kit, queue, 2, "<too bad>")
+    assert figures(run_pipeline(kit, **fields)) == {"events": 15, "lost": 0}
+    kit.drain(queue, 10)
+    ran = run_pipeline(kit, **fields)
+    assert figures(ran) == {"events": 10, "lost": 0}
+    events = kit.spark.read.parquet(str(kit.folder / "out" / "events"))
+    counted = {row.change: row["count"] for row in events.groupBy("change").count().collect()}
+    assert counted == {"enqueued": 12, "abandoned": 1, "dead-lettered": 2, "completed": 10}
+    assert events.select("partition", "event").distinct().count() == events.count() == 25
+    # Every latency is there, and that of the longest breaks its promise.
+    longest = (
+        events.where("change = 'completed'")
+        .selectExpr("max(unix_millis(time) - unix_millis(enqueued_time))")
+        .collect()[0][0]
+    )
+    assert ran.metrics.get("polybus_pipeline_job", pipeline="p", figure="max_ms") == longest
+    assert ran.metrics.get("polybus_pipeline_job", pipeline="p", figure="broken") >= 1
+    html = (kit.folder / "out" / "sla.html").read_text()
+    assert html.count("<svg") == html.count("<table") == 4
+    for text in ("10 messages completed", "&lt;too bad&gt;", "In all 2 of 12", "p50 at most 86,400,000 ms"):
+        assert text in html
+
+
+def test_a_run_that_died_before_its_journal_is_done_again_and_counts_once(kit: Kit) -> None:
+    queue = kit.queue()
+    fields = {"kind": "sla", "from": queue, "to": "out", "enable": True}
+    run_pipeline(kit, **fields)
+    kit.send(queue, messages(5))
+    run_pipeline(kit, **fields)
+    (kit.folder / "state" / "p" / "journal.json").unlink()
+    kit.drain(queue, 5)
+    assert figures(run_pipeline(kit, **fields))["events"] == 10
+    events = kit.spark.read.parquet(str(kit.folder / "out" / "events"))
+    assert events.select("partition", "event").distinct().count() == events.count() == 10
