@@ -14,7 +14,7 @@ with warnings.catch_warnings():
     from nbclient import NotebookClient
 
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "pipelines.ipynb"
-CELL_SECONDS = 180
+CELL_SECONDS = 600
 
 
 @pytest.fixture(scope="module")

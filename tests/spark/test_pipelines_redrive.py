@@ -192,7 +192,7 @@ def _killed_when_the_first_arrive(kit: Kit, file: Path, target: str) -> None:
     )
     try:
         with kit.sdk.get_queue_receiver(target) as receiver:
-            found = receiver.receive_messages(max_message_count=1, max_wait_time=90)
+            found = receiver.receive_messages(max_message_count=1, max_wait_time=300)
             assert len(found) == 1
             receiver.abandon_message(found[0])
     finally:

@@ -14,12 +14,15 @@ from typing import Any
 
 import pytest
 
+from polybus.errors import ConfigError
+from polybus.pipelines.checking import check_pipelines
 from polybus.pipelines.runner import PipelineFailed, Runner
 from polybus.pipelines.status import pipeline_states
 from tests.spark.kit import Kit
 from tests.spark.pipelines_kit import declared, run
 
-WAIT_SECONDS = 120
+WAIT_SECONDS = 300
+"""No test waits so long; a machine that is busy with other things may."""
 
 FUNCTIONS = """
 from pathlib import Path
@@ -66,6 +69,14 @@ def bodies(kit: Kit, queue: str) -> list[str]:
     return sorted(bytes(row.body).decode() for row in kit.read(queue).collect())
 
 
+def test_checking_asks_the_bus_for_the_entities(kit: Kit) -> None:
+    there = declared(kit, {"name": "a", "kind": "capture", "from": kit.queue(), "to": {"path": "lake"}})
+    assert [each["remarks"] for each in check_pipelines(there, connect=True)] == [[]]
+    nowhere = declared(kit, {"name": "a", "kind": "capture", "from": "nowhere", "to": {"path": "lake"}})
+    with pytest.raises(ConfigError, match="pipeline 'a': there is no entity 'nowhere' on the bus"):
+        check_pipelines(nowhere, connect=True)
+
+
 def test_a_function_of_the_users_own_stands_between_two_entities_also_in_the_workers(kit: Kit) -> None:
     origin, target = kit.queue("-from"), kit.queue("-to")
     module = functions(kit)
@@ -109,7 +120,7 @@ def test_a_folder_that_another_runner_has_is_refused_and_a_failed_run_is_told(ki
     told = declared(kit, python(kit, "never", f"{module}:broken", queue, each="batch"))
     with (
         Runner(told, kit.spark, once=True),
-        pytest.raises(Exception, match="another runner has this pipeline"),
+        pytest.raises(ConfigError, match="another runner has this pipeline"),
         Runner(told, kit.spark, once=True),
     ):
         pass
@@ -172,6 +183,14 @@ class Command:
             words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, start_new_session=True
         )
 
+    def __enter__(self) -> Command:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Whatever a test that failed has left."""
+        if self.process.poll() is None:
+            self.end(signal.SIGKILL)
+
     def line(self, part: str) -> str:
         """The next line that has this in it."""
         assert self.process.stdout is not None
@@ -209,14 +228,14 @@ def test_the_command_is_ended_in_the_middle_and_whoever_goes_on_has_every_row_on
     file = kit.folder / "pipelines.yml"
     settings = {"bus": {"connectionString": kit.server.connection_string}, "checkpoints": "checkpoints"}
     file.write_text(json.dumps({**settings, "pipelines": [pipeline]}))
-    command = Command(file)
-    address = command.line("metrics http://").removeprefix("metrics http://").partition("/")[0]
-    command.line("cap: batch 1: ")
-    assert 'polybus_pipeline_up{pipeline="cap"} 1' in asked(address, "/metrics").splitlines()
-    assert json.loads(asked(address, "/health")) == {"healthy": True}
-    (state,) = pipeline_states(declared(kit, pipeline))
-    assert (state["state"], state["runner"], state["batch"] >= 1) == ("running", address, True)
-    assert command.end(number) == (0 if number == signal.SIGTERM else -signal.SIGKILL)
+    with Command(file) as command:
+        address = command.line("metrics http://").removeprefix("metrics http://").partition("/")[0]
+        command.line("cap: batch 1: ")
+        assert 'polybus_pipeline_up{pipeline="cap"} 1' in asked(address, "/metrics").splitlines()
+        assert json.loads(asked(address, "/health")) == {"healthy": True}
+        (state,) = pipeline_states(declared(kit, pipeline))
+        assert (state["state"], state["runner"], state["batch"] >= 1) == ("running", address, True)
+        assert command.end(number) == (0 if number == signal.SIGTERM else -signal.SIGKILL)
     assert pipeline_states(declared(kit, pipeline))[0]["state"].startswith("not running")
     run(kit, pipeline)
     found = kit.spark.read.parquet(str(kit.folder / "lake")).select("body").collect()

@@ -20,6 +20,7 @@ from polybus.pipelines.folders import Folder
 from polybus.pipelines.handles import Handle, JobHandle, StreamHandle
 from polybus.pipelines.kind import Context, JobKind, Kind, StreamKind
 from polybus.pipelines.metrics import Metrics
+from polybus.pipelines.secrets import one_line
 from polybus.pipelines.supervised import OVER, Phase, Supervised
 
 if TYPE_CHECKING:
@@ -67,7 +68,10 @@ class Runner:
     ) -> None:
         self.stopping.set()
         for each in self.pipelines:
-            each.stop()
+            try:
+                each.stop()
+            except Exception as failure:  # One that cannot be stopped must not keep the others from it.
+                each.context.say(f"could not be stopped: {one_line(str(failure))}")
         self._leave()
 
     def _leave(self) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from polybus.errors import Unauthorized
 from polybus.pipelines.fields import Fields, duration_text
+from polybus.pipelines.folders import Folder
 from polybus.pipelines.kind import Context, Origin, StreamKind, read_stream
 from polybus.pipelines.places import EntityReference, entity_from
 from polybus.pipelines.reports import remove_older, time_text, write_page
@@ -92,7 +93,10 @@ class SkewKind(StreamKind):
 
         def counted(batch: DataFrame, number: int) -> None:
             if not batch.isEmpty():
-                self.count(batch, number)
+                journal = Folder(context.checkpoint).journal()
+                assert journal is not None, "a query that has a batch has a journal"
+                # A new checkpoint numbers its batches anew.
+                self.count(batch, f"{journal.query[:8]}-{number:012d}")
                 self.report(session, context)
 
         return (
@@ -105,7 +109,7 @@ class SkewKind(StreamKind):
 
     # One batch
 
-    def count(self, batch: DataFrame, number: int) -> None:
+    def count(self, batch: DataFrame, number: str) -> None:
         """Writes the counts of a batch; those of the same batch, written before, are replaced."""
         key = f"coalesce(session_id, partition_key{', message_id' if self._by_message_id else ''})"
         size = "octet_length(body)" if self._sizes else "0"
@@ -114,7 +118,7 @@ class SkewKind(StreamKind):
         named = counts.selectExpr(
             "partition", "key", "`count(1)` as messages", "`sum(size)` as bytes", "`max(enqueued_time)` as until"
         )
-        named.coalesce(1).write.mode("overwrite").parquet(str(self._folder / "counts" / f"batch={number:012d}"))
+        named.coalesce(1).write.mode("overwrite").parquet(str(self._folder / "counts" / f"batch={number}"))
 
     def report(self, session: SparkSession, context: Context) -> Skew:
         """Makes the page from the counts of the last while."""

@@ -87,17 +87,16 @@ class SlaKind(JobKind):
         finally:
             bus.close()
         place = context.checkpoint / "journal.json"
-        journal = events.load_journal(place, log.entity_id)
+        journal = events.load_journal(place, log.entity_id) or self._journal_of_table(session, log.entity_id)
         after, count, lost = self._read(session, log, journal)
-        if count:
-            events.save_journal(place, after)
+        events.save_journal(place, after if count else journal)
         if lost:
             context.say(f"{lost:,} events were gone before they were read: run it more often")
         figures: dict[str, float] = {"events": count, "lost": lost}
-        if not (self._folder / "events").exists():
+        if not self._table.exists():
             return figures
         since = datetime.now(UTC) - timedelta(milliseconds=self._keep_ms)
-        remove_older(self._folder / "events", since)
+        remove_older(self._table, since)
         sla = self._sla(session, since)
         write_page(self._folder / PAGE, sla.html())
         return {**figures, **_last(sla)}
@@ -114,16 +113,29 @@ class SlaKind(JobKind):
 
     # The table of events
 
+    @property
+    def _table(self) -> Path:
+        return self._folder / "events"
+
+    def _journal_of_table(self, session: SparkSession, entity_id: str) -> Journal:
+        """How far the table goes, where nothing else tells."""
+        run = events.last_run(self._table)
+        if not run:
+            return Journal(entity_id, 0, {})
+        kept = session.read.schema(events.SCHEMA).parquet(str(self._table))
+        spans = spans_of(kept.where(kept["entity_id"] == entity_id))
+        return Journal(entity_id, run, {index: last + 1 for index, (_, last, _) in spans.items()})
+
     def _read(self, session: SparkSession, log: LogState, journal: Journal) -> tuple[Journal, int, int]:
         """Writes the events that were not read yet; gives the journal after them, and how many came and were gone."""
         parts = [(end.index, journal.first(end.index)) for end in log.ends if end.available]
         if not parts:
             return journal, 0, 0
         wanted = session.createDataFrame(parts, "partition int, first bigint").repartition(min(len(parts), 8))
-        folder = str(self._folder / "events" / f"run={journal.run + 1:012d}")
-        wanted.mapInArrow(partial(events.read_batches, self._origin), events.SCHEMA).write.mode("overwrite").parquet(
-            folder
-        )
+        folder = str(events.run_folder(self._table, journal.run + 1))
+        wanted.mapInArrow(partial(events.read_batches, self._origin, log.entity_id), events.SCHEMA).write.mode(
+            "overwrite"
+        ).parquet(folder)
         spans = spans_of(session.read.schema(events.SCHEMA).parquet(folder))
         after, lost = events.advanced(journal, {index: (first, last) for index, (first, last, _) in spans.items()})
         return after, sum(count for _, _, count in spans.values()), lost
@@ -131,7 +143,7 @@ class SlaKind(JobKind):
     # The page
 
     def _sla(self, session: SparkSession, since: datetime) -> Sla:
-        kept = session.read.schema(events.SCHEMA).parquet(str(self._folder / "events"))
+        kept = session.read.schema(events.SCHEMA).parquet(str(self._table))
         kept = kept.where(f"time >= timestamp_millis({int(since.timestamp() * 1000)})").persist()
         try:
             windows = [_window(row) for row in windows_of(kept, self._window_ms).collect()]

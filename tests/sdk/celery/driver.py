@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -41,11 +44,21 @@ def tally(output: str) -> tuple[int, int, int]:
     return found.get("passed", 0), failed, found.get("skipped", 0)
 
 
+def end_workers(folder: Path) -> None:
+    """Ends the workers that the checks have started and could not end themselves; each leads a group of processes."""
+    for note in (folder / "workers").iterdir():
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(int(note.name), signal.SIGKILL)
+
+
 def main() -> int:
-    with tempfile.TemporaryDirectory() as name:
+    # Whoever loses patience ends this process; what it has started must not stay behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name, contextlib.ExitStack() as stack:
         folder = Path(name)
-        for inside in ("results", "runs"):
+        for inside in ("results", "runs", "workers"):
             (folder / inside).mkdir()
+        stack.callback(end_workers, folder)
         with ServerProcess(folder / "data", "--cert-name", NAME) as server:
             make_queues(server)
             own = {"POLYBUS_CELERY_FOLDER": str(folder), "REQUESTS_CA_BUNDLE": str(server.authority)}

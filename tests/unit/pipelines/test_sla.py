@@ -89,12 +89,21 @@ def test_the_page_has_every_number_beside_its_plot() -> None:
 
 def test_the_journal_is_found_again_and_counts_only_for_its_entity(tmp_path: Path) -> None:
     path = tmp_path / "journal.json"
-    assert load_journal(path, "1-1") == Journal("1-1", 0, {})
+    assert load_journal(path, "1-1") is None
     save_journal(path, Journal("1-1", 4, {0: 10, 11: 3}))
     assert load_journal(path, "1-1") == Journal("1-1", 4, {0: 10, 11: 3})
     # The number of the run goes on: what was written stays.
     assert load_journal(path, "2-1") == Journal("2-1", 4, {})
     assert [each.name for each in tmp_path.iterdir()] == ["journal.json"]
+
+
+def test_the_last_run_is_the_last_that_is_whole(tmp_path: Path) -> None:
+    assert events.last_run(tmp_path / "none") == 0
+    for run in (1, 11, 12):
+        events.run_folder(tmp_path, run).mkdir()
+    for run in (1, 11):
+        (events.run_folder(tmp_path, run) / "_SUCCESS").touch()
+    assert events.last_run(tmp_path) == 11
 
 
 def test_a_journal_goes_on_and_tells_what_was_gone() -> None:
@@ -145,7 +154,7 @@ def read(bus: Bus, *parts: tuple[int, int]) -> Any:
     wanted = pa.RecordBatch.from_pydict(
         {"partition": [each[0] for each in parts], "first": [each[1] for each in parts]}
     )
-    return pa.Table.from_batches(events.read_batches(Place(bus), iter([wanted])))  # type: ignore[arg-type]
+    return pa.Table.from_batches(events.read_batches(Place(bus), "1-1", iter([wanted])))  # type: ignore[arg-type]
 
 
 def test_all_events_from_a_place_on_are_read_page_by_page() -> None:
@@ -157,7 +166,8 @@ def test_all_events_from_a_place_on_are_read_page_by_page() -> None:
     ]
     first = found.to_pylist()[0]
     assert (first["time"] - first["enqueued_time"], first["sequence_number"]) == (timedelta(seconds=1.5), 40)
-    assert [str(field.type) for field in found.schema][4] == "timestamp[us, tz=UTC]"
+    assert str(found.schema.field("time").type) == "timestamp[us, tz=UTC]"
+    assert set(found.column("entity_id").to_pylist()) == {"1-1"}
     assert bus.closed
 
 
