@@ -84,10 +84,7 @@ class Client:
 
     def get_json(self, path: str, **query: str) -> Any:
         """What the bus answers to a GET, as JSON."""
-        answer = self.get(path, **query)
-        if answer.status_code >= 400:
-            raise Failure(_refusal(answer), REFUSED)
-        return answer.json()
+        return json_of(self.get(path, **query))
 
     def get(self, path: str, **query: str) -> Any:
         import httpx
@@ -102,6 +99,12 @@ class Client:
         except httpx.HTTPError as error:
             text = f"{self.endpoint.http_url} does not answer: {error or type(error).__name__}"
             raise Failure(text, UNREACHABLE) from error
+
+
+def json_of(answer: Any) -> Any:
+    if answer.status_code >= 400:
+        raise Failure(_refusal(answer), REFUSED)
+    return answer.json()
 
 
 def _refusal(answer: Any) -> str:

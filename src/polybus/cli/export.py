@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from polybus.cli.client import Client
+from polybus.cli.client import Client, json_of
 from polybus.cli.entity_options import sdk_name, settable
-from polybus.cli.output import Failure, plain
+from polybus.cli.output import plain
 from polybus.cli.overview import partitions_path
 from polybus.gateway.config_dump import declared_subscription, dump
 from polybus.gateway.config_model import ConfigFile, NamespaceConfig, TopicConfig
@@ -94,10 +94,10 @@ class _Export:
         return kind(path=found.name, authorization_rules=rules, **values)
 
     def _partitions(self, name: str) -> int:
-        try:
-            return len(self._client.get_json(partitions_path(Address(name)))["partitions"])
-        except (Failure, ValueError, KeyError):
+        answer = self._client.get(partitions_path(Address(name)))
+        if 400 <= answer.status_code < 500:
             return PARTITIONS_STANDARD  # another service than ours, which has always as many
+        return len(json_of(answer)["partitions"])
 
 
 def _values(kind: type[Description], found: Any) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def _partition_overview(partition: PartitionHost, numbers: Iterable[int]) -> dic
         "available": partition.available,
         "problem": None if partition.available else partition.problem or store.last_error,
         "max_bytes": partition.settings.max_bytes,
-        "counts": {**vars(counts), "total": counts.total},
+        "counts": counts.by_name(),
     }
 
 

@@ -44,6 +44,19 @@ class Counts:
         self.transfer_dead_letter = 0
         self.size_bytes = 0
 
+    def by_name(self) -> dict[str, int]:
+        return {
+            "active": self.active,
+            "deferred": self.deferred,
+            "locked": self.locked,
+            "scheduled": self.scheduled,
+            "dead_letter": self.dead_letter,
+            "transfer": self.transfer,
+            "transfer_dead_letter": self.transfer_dead_letter,
+            "size_bytes": self.size_bytes,
+            "total": self.total,
+        }
+
     @property
     def total(self) -> int:
         return (
