@@ -283,7 +283,7 @@ def take_deferred(
     broker: Broker, log: Log, session: Session, now: Now, numbers: list[int], lock: bool
 ) -> Steps[list[Entry]]:
     """Deferred messages of a held session, under the session's lock."""
-    entries = yield from receiving.find_deferred(broker, log, numbers, session.id)
+    entries = yield from receiving.find_deferred(broker, log, now, numbers, session.id)
     if session.lost or session.until_ms <= now.mono_ms:
         for entry in entries:
             let_go(entry)

@@ -108,15 +108,15 @@ def take_deferred(
     """Deferred messages by number, locked or removed; MessageNotFound where one is missing, and none is touched."""
     if lock and log.sessions is not None:
         raise InvalidOperation("Messages of a session are received by whoever holds the session.")
-    entries = yield from find_deferred(broker, log, numbers, session)
+    entries = yield from find_deferred(broker, log, now, numbers, session)
     return lock_deferred(broker, log, entries, now, lock, holder)
 
 
-def find_deferred(broker: Broker, log: Log, numbers: list[int], session: str | None) -> Steps[list[Entry]]:
+def find_deferred(broker: Broker, log: Log, now: Now, numbers: list[int], session: str | None) -> Steps[list[Entry]]:
     """The deferred messages with these numbers, all of them free; they are not locked yet."""
     wanted = list(dict.fromkeys(numbers))
     found = yield from find(broker, log, wanted)
-    missing = [number for number in wanted if not _is_free(found.get(number), session)]
+    missing = [number for number in wanted if not _is_free(found.get(number), now, session)]
     if missing:
         for entry in found.values():
             let_go(entry)
@@ -126,8 +126,11 @@ def find_deferred(broker: Broker, log: Log, numbers: list[int], session: str | N
     return [found[number] for number in wanted]
 
 
-def _is_free(entry: Entry | None, session: str | None) -> bool:
+def _is_free(entry: Entry | None, now: Now, session: str | None) -> bool:
+    """Expired ones are passed over: the sweep removes them."""
     if entry is None or not entry.deferred or entry.lock:
+        return False
+    if entry.expires_ms and entry.expires_ms <= now.wall_ms:
         return False
     return session is None or entry.session_id() == session
 

@@ -81,13 +81,15 @@ class Drainer(Client):
         self.pen.record(Op.COMPLETE, held.name, began=began, **held.fields())
 
     async def _drain_deferred(self) -> None:
-        """Until none is shown: one may still be locked by a client that took it and went."""
-        while deferred := [p for p in await peek_all(self.world, self._address) if _deferred(p)]:
-            for peeked in deferred:
-                await self._fetch_deferred(peeked.marks.sequence)
+        """Again while one is still locked by a client that took it and went."""
+        while True:
+            deferred = [p.marks.sequence for p in await peek_all(self.world, self._address) if _deferred(p)]
+            fetched = [await self._fetch_deferred(number) for number in deferred]
+            if all(fetched):
+                return
             await self.world.sleep(100)
 
-    async def _fetch_deferred(self, number: int) -> None:
+    async def _fetch_deferred(self, number: int) -> bool:
         namespace = self.world.namespace
         entity = namespace.entity(self._address.entity)
         began = self.pen.begin()
@@ -97,9 +99,10 @@ class Drainer(Client):
         try:
             found = await self.call(work)
         except MessageNotFound:
-            return
+            return False
         for delivery in found:
             await self._take_deferred(delivery, began)
+        return True
 
     async def _take_deferred(self, delivery: Delivery, began: Began) -> None:
         held = Held(self.world.life, self._recorded, self._address, delivery)

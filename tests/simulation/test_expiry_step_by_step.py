@@ -1,0 +1,30 @@
+"""Messages whose time is over, one situation at a time."""
+
+from __future__ import annotations
+
+import pytest
+
+from polybus.errors import MessageNotFound
+from polybus.namespace import operations
+from polybus.namespace.promise import Promise
+from polybus.partition import settling
+from polybus.partition.log import MAIN
+from polybus.testing.simulation.small_world import SmallWorld
+
+
+def test_a_message_that_expired_under_its_lock_and_was_then_deferred_is_not_received_by_number() -> None:
+    """It was handed out until the sweep came by."""
+    small = SmallWorld(1)
+    entity = small.queue("q")
+    (number,) = small.sent("q", "too late", ttl_ms=4_000)
+    box = small.receive("q")
+    small.run(5)
+    (held,) = box.got
+    done: Promise[None] = Promise()
+    broker = held.partition.require()
+    settling.defer(broker, held.log, held.lock, small.world.clock.now(), None, done.reply, None)
+    with pytest.raises(MessageNotFound):
+        small.do(operations.receive_deferred(small.namespace, entity, MAIN, [number], True, None, box))
+    small.answer(done)
+    small.run(60)
+    assert entity.counts().total == 0
