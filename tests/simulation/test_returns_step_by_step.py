@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from polybus.errors import PartitionUnavailable, ServerBusy, SessionLockLost, StoreError
+from polybus.limits import FORWARD_RETRIES, FORWARD_RETRY_MS
 from polybus.message.message import build
 from polybus.namespace import operations
 from polybus.namespace.catalogue import REMAINS
@@ -180,6 +181,27 @@ def test_forwarding_waits_for_a_full_store() -> None:
     small.run(5)
     assert small.bodies("there") == ["moved"]
     assert entity.counts().transfer_dead_letter == 0
+
+
+def test_what_arrived_is_not_given_up_at_a_source_whose_store_is_full() -> None:
+    """However often its removal from the outbox fails: the destination has it."""
+    small = SmallWorld(2)
+    small.queue("there")
+    small.queue("here", forward_to="there")
+    places = {small.namespace.entity(name).partitions[0].store.url for name in ("here", "there")}
+    assert len(places) == 2
+    home = small.namespace.entity("here").partitions[0].store.url
+    disk, other = sorted(small.disks, key=lambda disk: disk.name != home)
+    small.set_faults(small.disks.index(other), commit_ms=(500.0, 500.0))
+    small.sent("here", "moved")
+    small.set_faults(small.disks.index(disk), full=1.0)
+    small.run(2 * FORWARD_RETRIES * FORWARD_RETRY_MS / 1000)
+    small.heal()
+    small.run(10)
+    assert small.bodies("there") == ["moved"]
+    assert small.bodies("here/$Transfer/$DeadLetterQueue") == []
+    assert small.namespace.entity("here").counts().transfer == 0
+    assert small.world.errors == []
 
 
 def test_a_receiver_gets_what_a_failed_read_has_held_up() -> None:

@@ -161,7 +161,7 @@ class Forwarder:
             transfers.refused(broker, self._clock.now(), pair[2], pair[3], moving, error)
             broker.out().replies.append((done.reply, None, None))
             await done
-        except PartitionUnavailable:
+        except (PartitionUnavailable, QuotaExceeded):
             return False
         return True
 
@@ -171,7 +171,10 @@ async def _removed(source: PartitionHost, pair: Pair, moving: list[Transfer]) ->
     done: Promise[None] = Promise()
     transfers.sent_on(broker, pair[2], pair[3], moving)
     broker.out().replies.append((done.reply, None, None))
-    await done
+    try:
+        await done
+    except QuotaExceeded as error:  # the destination has them: giving up now would double them
+        raise PartitionUnavailable(error.description) from error
 
 
 def _heard(promise: Promise[None]) -> None:
