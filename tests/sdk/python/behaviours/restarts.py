@@ -38,7 +38,7 @@ table = Table("restarts")
 
 LONG = 3600
 PATIENT = {"retry_total": 100, "retry_backoff_factor": 0.5, "retry_mode": "fixed"}
-"""A stop waits for clients that are silent, so a restart takes longer than the default of three attempts."""
+"""A restart may take longer than the default of three attempts lasts."""
 
 
 @table.behaviour()
