@@ -137,17 +137,21 @@ class BareSource(DataSource):
 
 
 @dataclass
-class Run:
-    """What one run took: seconds on the clock, and of processors in the bus and in Spark."""
+class Work:
+    """What a run did: all its rows, and rows a second where the run itself knows better than a clock around it."""
 
     rows: int
-    seconds: float
+    rate: float | None = None
+
+
+@dataclass
+class Run:
+    """What one run took: rows a second, and seconds of processors in the bus and in Spark."""
+
+    rows: int
+    rate: float
     bus: float
     spark: float
-
-    @property
-    def rate(self) -> float:
-        return self.rows / self.seconds
 
 
 def _cpu(process: psutil.Process) -> float:
@@ -155,7 +159,8 @@ def _cpu(process: psutil.Process) -> float:
         times = process.cpu_times()
     except psutil.Error:
         return 0.0
-    return float(times.user + times.system)
+    # With those of children that have ended: Spark starts and ends processes as it goes.
+    return float(times.user + times.system + times.children_user + times.children_system)
 
 
 class SparkBench:
@@ -252,11 +257,12 @@ class SparkBench:
 
     # Measuring
 
-    def _measured(self, work: Callable[[], int]) -> Run:
+    def _measured(self, work: Callable[[], Work]) -> Run:
         bus, started = psutil.Process(self._server.pid), time.perf_counter()
         before = (_cpu(bus), self._spark_cpu())
-        rows = work()
-        return Run(rows, time.perf_counter() - started, _cpu(bus) - before[0], self._spark_cpu() - before[1])
+        done = work()
+        rate = done.rate or done.rows / (time.perf_counter() - started)
+        return Run(done.rows, rate, _cpu(bus) - before[0], self._spark_cpu() - before[1])
 
     def _spark_cpu(self) -> float:
         """Of this process and all that it has started but the bus."""
@@ -264,7 +270,7 @@ class SparkBench:
         processes = [here, *(each for each in here.children(recursive=True) if each.pid != self._server.pid)]
         return sum(map(_cpu, processes))
 
-    def _compare(self, name: str, goal: float, bare: Callable[[], int], ours: Callable[[], int]) -> None:
+    def _compare(self, name: str, goal: float, bare: Callable[[], Work], ours: Callable[[], Work]) -> None:
         """Both in turn, after one of each that warms up; the share is the median of the pairs."""
         bare()
         ours()
@@ -291,9 +297,9 @@ class SparkBench:
                 lambda c=columns: self._count(self._read("servicebus", self._bus_options(c))),
             )
 
-    def _count(self, frame: DataFrame) -> int:
+    def _count(self, frame: DataFrame) -> Work:
         frame.write.format("noop").mode("overwrite").save()
-        return self._messages
+        return Work(self._messages)
 
     def streams(self) -> None:
         for name, columns, goal in (("all columns", self._all, 35), ("without properties", self._lean, 60)):
@@ -308,14 +314,18 @@ class SparkBench:
         options = self._bus_options(columns)
         return self._stream("servicebus", options, cursor=f"run{self._runs}", maxMessagesPerTrigger=str(self._batch))
 
-    def _run(self, frame: DataFrame, sink: str, options: dict[str, str]) -> int:
+    def _run(self, frame: DataFrame, sink: str, options: dict[str, str]) -> Work:
+        """Rows a second are those of the batches after the first, which starts the processes."""
         self._runs += 1
         checkpoint = self._folder / f"checkpoint{self._runs}"
         writer = frame.writeStream.format(sink).options(**options).option("checkpointLocation", str(checkpoint))
         query = writer.start()
         query.processAllAvailable()
         query.stop()
-        return sum(each["numInputRows"] for each in query.recentProgress)
+        batches = [each for each in query.recentProgress if each["numInputRows"]]
+        rows = sum(each["numInputRows"] for each in batches[1:])
+        seconds = sum(each["durationMs"]["triggerExecution"] for each in batches[1:]) / 1000
+        return Work(sum(each["numInputRows"] for each in batches), rows / seconds)
 
     def sink(self) -> None:
         columns = ("message_id", "partition_key", "body")

@@ -337,7 +337,7 @@ EVENTS_TRIMMED = 100_000
 """Events that one log of a partition keeps, about 100 bytes each, and how many too many are removed at once."""
 BULK_JSON_BYTES = 1024 * 1024
 """Body of a request of the bulk API that carries no messages: a thousand numbers, stages or positions fit in it."""
-BULK_STEP_ROWS = 200
+BULK_STEP_ROWS = 100
 BULK_STEP_BYTES = 512 * 1024
 """Messages that a bulk read takes in one turn of the loop: a few milliseconds."""
 BULK_BATCH_ROWS = 5_000
@@ -404,8 +404,8 @@ REDRIVE_SILENCES = 3
 
 # Bulk reads as stored records
 
-BULK_RECORD_STEP_ROWS = 1_000
-BULK_RECORD_STEP_BYTES = 1024 * 1024
+BULK_RECORD_STEP_ROWS = 2_000
+BULK_RECORD_STEP_BYTES = 2 * 1024 * 1024
 """Records that a bulk read takes in one turn of the loop: they are not taken apart, so that is a millisecond or two."""
 BULK_MESSAGE_FRAME_ROWS = 500
 """Whole messages of a stage that are looked at in one turn of the loop, and written at once."""

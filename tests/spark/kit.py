@@ -10,12 +10,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+import pyarrow as pa
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from polybus.spark.bus import Bus
 from polybus.spark.connection import Connection
+from polybus.spark.staging import encoded
 from polybus.spark.transport import Transport
 from polybus.testing.server import ServerProcess
 from tests.sdk.python.bus import admin_client
@@ -84,11 +86,20 @@ class Kit:
                 sender.send_messages(message)
 
     def fill(self, entity: str, count: int, first: int = 0) -> set[str]:
-        """Puts so many messages there, staged and published at once; gives their bodies."""
-        bodies = [f"message {number}" for number in range(first, first + count)]
-        rows = [(body.encode(), f"key {number % 50}", str(number)) for number, body in enumerate(bodies, first)]
-        frame = self.spark.createDataFrame(rows, "body binary, partition_key string, message_id string")
-        self.write(frame.coalesce(1), entity)
+        """Puts so many messages there, staged and published at once, without Spark; gives their bodies."""
+        numbers = range(first, first + count)
+        bodies = [f"message {number}" for number in numbers]
+        rows = {
+            "body": [body.encode() for body in bodies],
+            "partition_key": [f"key {number % 50}" for number in numbers],
+            "message_id": [str(number) for number in numbers],
+        }
+        bus = self.bus(entity)
+        try:
+            stage = bus.stage(encoded(pa.RecordBatch.from_pydict(rows)), {})
+            assert bus.publish({"stages": [stage], "wait_seconds": 30})["visible"]
+        finally:
+            bus.close()
         return set(bodies)
 
     def drain(self, entity: str, count: int) -> list[ServiceBusMessage]:

@@ -18,7 +18,7 @@ from tests.spark.kit import Kit
 
 pytestmark = pytest.mark.slow
 SPARK = Path(pyspark.__file__).parent
-SECONDS = 240
+SECONDS = 480
 
 
 def _environment(folder: Path) -> dict[str, str]:

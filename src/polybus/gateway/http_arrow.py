@@ -42,9 +42,14 @@ async def load_pyarrow(*, arrays: bool = False) -> None:
     With `arrays` also what it imports when a list becomes an array: all of pandas, where that is installed.
     """
     if "pyarrow.ipc" not in sys.modules:
-        await asyncio.to_thread(pyarrow)
+        await asyncio.to_thread(_load)
     if arrays and "pandas" not in sys.modules:
         await asyncio.to_thread(lambda: pyarrow().array([0]))
+
+
+def _load() -> None:
+    pyarrow()
+    import anyio._backends._asyncio  # noqa: F401  Starlette's first stream would load it in the loop
 
 
 class _Stream:

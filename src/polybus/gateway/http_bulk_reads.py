@@ -160,6 +160,7 @@ async def _parts(source: _Source, encoder: Encoder, table: Table) -> AsyncIterat
             if rows >= limits.BULK_BATCH_ROWS or size >= limits.BULK_BATCH_BYTES:
                 for piece in pieces(encoder.batch()):
                     yield piece
+                    await asyncio.sleep(0)  # a socket may take all of them at once
                 rows = size = 0
             # Reads may be answered at once: the loop must still get its turn.
             await asyncio.sleep(0)

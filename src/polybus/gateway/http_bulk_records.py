@@ -71,5 +71,6 @@ class _Reading:
             if writer.rows >= limits.BULK_BATCH_ROWS or writer.bytes >= limits.BULK_BATCH_BYTES:
                 for piece in pieces(writer.batch()):
                     yield piece
+                    await asyncio.sleep(0)  # a socket may take all of them at once
             # Reads may be answered at once: the loop must still get its turn.
             await asyncio.sleep(0)

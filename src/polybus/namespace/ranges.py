@@ -75,6 +75,7 @@ class RangeReader:
         self._partition = partition
         self._log_id = log_id
         self._next = max(first, 1)
+        self._after = b""
         self.last = min(last, partition.require().log(log_id).stable_end)
         self.missing: list[list[int]] = []
         """Ranges of positions that are gone, both ends included; the last one swallows more where they are many."""
@@ -91,7 +92,9 @@ class RangeReader:
         """The next messages as they are stored; none where the step met only gaps."""
         broker = self._partition.require()
         log = broker.log(self._log_id)
-        found = await self._partition.run(keeping.read_records(broker, log, self._next, self.last, limit, max_bytes))
+        steps = keeping.read_records(broker, log, self._next, self.last, limit, max_bytes, self._after)
+        found = await self._partition.run(steps)
+        self._after = found.after
         self._count(found)
         return found
 

@@ -90,10 +90,12 @@ class RangeRow:
 class Records:
     """Messages of a range read as they are stored, each whole, and the position up to which they are complete."""
 
-    __slots__ = ("complete_to", "positions", "settled", "values")
+    __slots__ = ("after", "complete_to", "positions", "settled", "values")
 
     def __init__(self, complete_to: int) -> None:
         self.complete_to = complete_to
+        self.after = b""
+        """The key from which the next read goes on; empty where nothing was found."""
         self.values: list[bytes] = []
         self.positions: list[int] = []
         self.settled: list[bool] = []
@@ -109,25 +111,30 @@ def read_range(
     return [RangeRow(each, each.raw) for each in stored], found.complete_to
 
 
-def read_records(broker: Broker, log: Log, first: int, last: int, limit: int, max_bytes: int) -> Steps[Records]:
-    """The same as they are stored: nothing is taken apart but what says which messages they are."""
+def read_records(
+    broker: Broker, log: Log, first: int, last: int, limit: int, max_bytes: int, start: bytes = b""
+) -> Steps[Records]:
+    """The same as they are stored: nothing is taken apart but what says which messages they are.
+
+    `start` is `after` of the read before, where this one goes on from there; else the first position is looked up.
+    """
     last = min(last, log.stable_end)
     found = Records(last)
     if first > last:
         return found
     ticket = log.trimmed.read_begins()
     try:
-        yield from _read_records(broker, log, first, last, limit, max_bytes, found)
+        if not start:
+            start = records.number_key(log.active_prefix, (yield from rank_at(broker, log, first)))
+        yield from _read_records(broker, log, start, last, limit, max_bytes, found)
     finally:
         log.trimmed.read_ends(ticket)
     return found
 
 
 def _read_records(
-    broker: Broker, log: Log, first: int, last: int, limit: int, max_bytes: int, found: Records
+    broker: Broker, log: Log, start: bytes, last: int, limit: int, max_bytes: int, found: Records
 ) -> Steps[None]:
-    rank = yield from rank_at(broker, log, first)
-    start = records.number_key(log.active_prefix, rank)
     rows = rows_of((yield Scan(start, records.after(log.active_prefix), limit, max_bytes)))
     kept: list[Row] = []
     bodies: list[int] = []
@@ -140,6 +147,8 @@ def _read_records(
         bodies.append(body)
         found.positions.append(position)
         found.values.append(row[1])
+    if kept:
+        found.after = kept[-1][0] + b"\x00"
     settled = yield from settled_between(log, kept)
     found.settled = [row[0] in settled for row in kept] if settled else [False] * len(kept)
     if any(bodies):

@@ -143,7 +143,8 @@ class Records:
     def _maps(self, rows: Numbers, kind: Any) -> Any:
         counts, keys, values = self._sections.pairs.of(rows, len(self._start))
         offsets = pa.array(offsets_of(counts).astype(np.int32))
-        columns = [texts.column(self._data, pa.string()) for texts in (keys, values)]
+        data = self._sections.data
+        columns = [texts.column(data, pa.string()) for texts in (keys, values)]
         return pa.MapArray.from_arrays(offsets, *columns, type=kind)
 
     # Any other row

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Final
 
 import numpy as np
 
-from polybus.spark.texts import Texts
+from polybus.spark.texts import Texts, joined
 from polybus.spark.walking import BYTES, LISTS, MAPS, NULL, TEXTS, Flags, Numbers, Octets, Value, Walk
 
 HEADER, DELIVERY_ANNOTATIONS, ANNOTATIONS, PROPERTIES, APPLICATION, DATA = range(0x70, 0x76)
@@ -27,6 +28,24 @@ _SCHEDULED: Final = b"x-opt-scheduled-enqueue-time"
 _DEAD_LETTER: Final = (b"DeadLetterReason", b"DeadLetterErrorDescription")
 _PAIRS: Final = 32
 """Pairs of a map that are walked over; each costs a step of all messages, and hardly one has more."""
+
+
+_SIGNED: Final = (0x51, 0x54, 0x55, 0x61, 0x71, 0x81)
+_UNSIGNED: Final = (0x43, 0x44, 0x50, 0x52, 0x53, 0x60, 0x70, 0x80)
+_WIDEST: Final = 8
+_FLOATS: Final = {0x72: struct.Struct(">f"), 0x82: struct.Struct(">d")}
+_TRUTH: Final = {(0x41, b""): "true", (0x42, b""): "false", (0x56, b"\x01"): "true", (0x56, b"\x00"): "false"}
+
+
+def plain_text(kind: int, raw: bytes) -> str | None:
+    """A number or truth value as the text that a property has; None where it is something else."""
+    if kind in _SIGNED:
+        return str(int.from_bytes(raw, "big", signed=True))
+    if kind in _UNSIGNED:
+        return str(int.from_bytes(raw, "big"))
+    if kind in _FLOATS and len(raw) == _FLOATS[kind].size:
+        return str(_FLOATS[kind].unpack(raw)[0])
+    return _TRUTH.get((kind, raw))
 
 
 class Pairs:
@@ -66,6 +85,7 @@ class Sections:
         self._walk = Walk(data, at, end)
         self.texts = {name: Texts(len(at)) for name in (*FIELDS, "partition_key") if name in columns}
         self.pairs = Pairs()
+        self._more: list[Octets] = []
         self.body = Texts(len(at))
         self._walk.skip_section(HEADER)
         self._walk.skip_section(DELIVERY_ANNOTATIONS)
@@ -131,8 +151,31 @@ class Sections:
                     long[long] = walk.equal(key.at[long], name)
                     walk.leave(some, long)
             if "properties" in self._columns:
-                walk.leave(some, ~value.is_one_of(TEXTS))
-                self.pairs.add(some, key, value)
+                self.pairs.add(some, key, self._as_text(some, value))
+
+    def _as_text(self, rows: Numbers, value: Value) -> Value:
+        """Numbers and truth values become texts behind the data; messages with anything else are given up on."""
+        other = np.nonzero(~value.is_one_of(TEXTS))[0]
+        if not len(other):
+            return value
+        data, known = self._walk.data, np.ones(len(rows), np.bool_)
+        texts: list[str] = []
+        for place in other.tolist():
+            first, size = int(value.at[place]), int(value.length[place])
+            raw = data[first : first + size].tobytes() if size <= _WIDEST else b""
+            text = plain_text(int(value.kind[place]), raw)
+            known[place] = text is not None
+            texts.append(text or "")
+        self._walk.leave(rows, ~known)
+        more, at, length = joined(texts)
+        value.at[other], value.length[other] = at + len(data) + sum(map(len, self._more)), length
+        self._more.append(more)
+        return value
+
+    @property
+    def data(self) -> Octets:
+        """The data with the texts that were made of it: what places of pairs are in."""
+        return np.concatenate((self._walk.data, *self._more)) if self._more else self._walk.data
 
     def _map(self, rows: Numbers) -> list[tuple[Numbers, Value, Value]]:
         """The pairs of a map in each of these messages: first ones, second ones, …, as far as they have them."""
