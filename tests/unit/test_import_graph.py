@@ -49,7 +49,9 @@ def imports_of(path: Path) -> list[str]:
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found += [f"{node.module}.{alias.name}" if node.module == "polybus" else node.module for alias in node.names]
+            found += [
+                f"{node.module}.{alias.name}" if node.module == "polybus" else node.module for alias in node.names
+            ]
     return [name for name in dict.fromkeys(found) if name.startswith("polybus.")]
 
 
@@ -79,7 +81,9 @@ def test_no_room_reaches_into_one_it_may_not_know() -> None:
 
 def test_clients_of_a_bus_know_nothing_of_its_inside() -> None:
     inside = {"partition", "namespace", "store", "gateway", "amqp"}
-    wrong = [f"{file} imports {module}" for file, room, module in edges() if room in CLIENTS and room_of(module) in inside]
+    wrong = [
+        f"{file} imports {module}" for file, room, module in edges() if room in CLIENTS and room_of(module) in inside
+    ]
     assert wrong == []
 
 

@@ -77,7 +77,7 @@ def _reading() -> dict[str, Any]:
             "get": _stream(
                 f"Messages by position{ends}",
                 [
-                    partition,
+                    _query("partition", _INTEGER, "the partition; for records `ranges` names it"),
                     _query("first", _INTEGER, "first position"),
                     _query("last", _INTEGER, "last position, included"),
                     _query("ranges", _TEXT, "PARTITION:FIRST-LAST, several with commas between, for records"),
