@@ -21,7 +21,7 @@ SPARK = Path(pyspark.__file__).parent
 SECONDS = 480
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def spark_environment(folder: Path) -> dict[str, str]:
     return {
         **os.environ,
         "SPARK_HOME": str(SPARK),
@@ -37,7 +37,7 @@ class Member:
     def __init__(self, folder: Path, *words: str) -> None:
         command = [str(SPARK / "bin" / "spark-class"), *words]
         self._process = subprocess.Popen(
-            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=_environment(folder)
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=spark_environment(folder)
         )
 
     def wait_for(self, pattern: str) -> str:
@@ -74,7 +74,7 @@ def test_two_workers_read_and_write_a_bus(kit: Kit, cluster: str) -> None:
     origin, target = kit.queue("-from"), kit.queue("-to")
     sent = kit.fill(origin, 1_000)
     command = [sys.executable, "-m", "tests.spark.cluster_driver", cluster, str(kit.folder), origin, target]
-    environment = {**_environment(kit.folder), "BUS": kit.server.connection_string}
+    environment = {**spark_environment(kit.folder), "BUS": kit.server.connection_string}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
     told = json.loads(done.stdout.splitlines()[-1])
