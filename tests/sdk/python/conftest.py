@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import _pytest.runner
 import pytest
 
 from polybus.testing.server import ServerProcess
@@ -19,6 +20,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # The SDK forgets sockets and streams whose peer has gone.
     config.addinivalue_line("filterwarnings", "ignore::ResourceWarning")
     warnings.simplefilter("ignore", ResourceWarning)
+    # Behaviours run in threads: reading the environment there fails while pytest writes its own variable into it.
+    _pytest.runner._update_current_test_var = lambda item, when: None
 
 
 @pytest.fixture(scope="session")
