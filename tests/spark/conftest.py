@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,8 +14,33 @@ from polybus.testing.server import ServerProcess
 from tests.spark.kit import Kit, start_spark
 
 
+LONG = {
+    "test_notebook",
+    "test_pipelines_enrich",
+    "test_pipelines_redrive",
+    "test_pipelines_redrive_crash",
+    "test_pipelines_replay",
+    "test_pipelines_runner",
+    "test_pipelines_skew",
+    "test_pipelines_sla",
+    "test_scenarios",
+}
+"""Minutes in all: `scripts/test spark-slow` runs them, the default run has the source, the sink and the capture."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow: starts a Spark of its own, or several; run it with -m slow")
+    config.addinivalue_line("markers", "slow: takes long, or starts a Spark of its own; run it with -m slow")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    java = shutil.which("java") or os.environ.get("JAVA_HOME")
+    for item in items:
+        if Path(__file__).parent not in item.path.parents:
+            continue
+        if item.path.stem in LONG:
+            item.add_marker(pytest.mark.slow)
+        if not java:
+            item.add_marker(pytest.mark.skip(reason="Spark needs Java 17, which is not here"))
 
 
 @pytest.fixture(scope="session")
