@@ -13,7 +13,6 @@ import pytest
 from polybus.testing.server import ServerProcess
 from tests.spark.kit import Kit, start_spark
 
-
 LONG = {
     "test_notebook",
     "test_pipelines_enrich",
