@@ -14,20 +14,7 @@ from polybus.amqp.performatives import Attach, Begin, Open, Performative
 from polybus.amqp.sasl import Init
 from polybus.amqp.terminus import Source, Target
 from polybus.amqp.types import Described
-
-NAMES = {
-    0x10: "open",
-    0x11: "begin",
-    0x12: "attach",
-    0x13: "flow",
-    0x14: "transfer",
-    0x15: "disposition",
-    0x16: "detach",
-    0x17: "end",
-    0x18: "close",
-    0x40: "sasl-mechanisms",
-    0x44: "sasl-outcome",
-}
+from polybus.testing.raw_frames import NAMES
 
 
 class Frame:

@@ -1,7 +1,7 @@
 """Ranges of a log as stored records: the cheapest read, for clients that take messages apart themselves.
 
-Rendering a message costs the bus ten times what reading it does, and the bus is one process; those who read in bulk
-are many. So records leave as they lie in the store, several ranges in one answer, in the order in which they were
+Rendering a message costs the bus several times what reading it does, and the bus is one process; those who read in
+bulk are many. So records leave as they lie in the store, several ranges in one answer, in the order in which they were
 asked for (docs/reference/bulk.md).
 """
 

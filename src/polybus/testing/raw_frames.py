@@ -6,16 +6,15 @@ from typing import Any, Final
 from uuid import UUID
 
 from polybus.amqp.codec import decode, encode
-from polybus.amqp.frames import frame
+from polybus.amqp.frames import HEADER_BYTES, frame
 from polybus.amqp.outcomes import DeliveryState
 from polybus.amqp.traffic import Transfer
 from polybus.amqp.types import Described
 from polybus.message.message import Message, build
 
-HEADER_BYTES: Final = 8
 FRAME_PAYLOAD: Final = 60_000
 """What a transfer carries at most: below the frame size that the client offers."""
-NAMES: Final = {
+NAMES: Final = {  # not the bus's own table: what it must not write has no name here
     0x10: "open",
     0x11: "begin",
     0x12: "attach",
