@@ -159,9 +159,7 @@ async def schedule(call: Call) -> Answer:
     if txn_id is None:
         numbers = await operations.schedule(call.namespace, call.entity, messages)
     else:
-        # Numbers are given when the transaction commits; until then there are none to tell.
-        call.endpoint.transactions.send(txn_id, call.shared, call.entity, messages, None)
-        numbers = [0] * len(messages)
+        numbers = await call.endpoint.transactions.schedule(txn_id, call.shared, call.entity, messages)
     stats = call.stats()
     stats.incoming_messages += len(messages)
     stats.incoming_bytes += sum(message.size for message in messages)

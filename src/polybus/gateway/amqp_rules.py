@@ -28,6 +28,7 @@ from polybus.namespace.rule_description import (
     TypedValues,
 )
 from polybus.namespace.rule_validation import validate_rule
+from polybus.namespace.transaction_rules import RuleChange
 from polybus.namespace.typed_value import Scalar, TypedValue
 
 RULE: Final = 0x13700000004
@@ -59,12 +60,10 @@ async def add(call: Call) -> Answer:
     if call.txn_id is None:
         await management.create_rule(subscription.topic, subscription.name, rule)
         return Answer()
-    _check_transaction(call)
     validate_rule(rule)
     compile_rule(rule)
-    call.endpoint.transactions.change(
-        call.txn_id, lambda: management.create_rule(subscription.topic, subscription.name, rule)
-    )
+    change = RuleChange(subscription.name, rule.name, rule)
+    call.endpoint.transactions.change_rule(call.txn_id, call.entity, change)
     return Answer()
 
 
@@ -75,11 +74,8 @@ async def remove(call: Call) -> Answer:
     if call.txn_id is None:
         await management.delete_rule(subscription.topic, subscription.name, name)
         return Answer()
-    _check_transaction(call)
-    management.rule(call.entity.subscription(subscription.name), name)
-    call.endpoint.transactions.change(
-        call.txn_id, lambda: management.delete_rule(subscription.topic, subscription.name, name)
-    )
+    change = RuleChange(subscription.name, name, None)
+    call.endpoint.transactions.change_rule(call.txn_id, call.entity, change)
     return Answer()
 
 
@@ -100,13 +96,6 @@ def _subscription(call: Call) -> SubscriptionDescription:
     if found is None or call.place.address.sub_queue is not None:
         raise InvalidOperation(f"'{call.place.path}' has no rules: only subscriptions have.")
     return found.description
-
-
-def _check_transaction(call: Call) -> None:
-    if call.entity.partitioned:
-        raise InvalidOperation(
-            "Rules of a subscription to a partitioned topic cannot be added or removed inside a transaction."
-        )
 
 
 def rule_from(name: str, given: object) -> RuleDescription:

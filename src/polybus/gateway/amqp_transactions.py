@@ -7,9 +7,6 @@ coordinator of its own: then sends to other entities go through the session's fi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from typing import Any
-
 from polybus.errors import InvalidOperation, QuotaExceeded, TransactionUnknown
 from polybus.gateway.amqp_link_end import LinkEnd, SessionLinks
 from polybus.gateway.amqp_settling import Decision
@@ -19,18 +16,15 @@ from polybus.namespace.entity import Entity
 from polybus.namespace.namespace import Namespace
 from polybus.namespace.source import Delivery
 from polybus.namespace.transaction import Transaction
-
-Change = Callable[[], Coroutine[Any, Any, object]]
-"""Something to be done after a commit: adding or removing a rule."""
+from polybus.namespace.transaction_rules import RuleChange
 
 
 class _Open:
-    __slots__ = ("changes", "owner", "transaction")
+    __slots__ = ("owner", "transaction")
 
     def __init__(self, owner: LinkEnd, transaction: Transaction) -> None:
         self.owner = owner
         self.transaction = transaction
-        self.changes: list[Change] = []
 
 
 class ClientTransactions:
@@ -62,9 +56,14 @@ class ClientTransactions:
     ) -> None:
         """Adds sends to a transaction; `via` is what the link itself asked for."""
         transaction = self._find(txn_id).transaction
-        if via is None:
-            via = self._implied_via(transaction, shared, entity)
-        transaction.send(entity, messages, via)
+        transaction.send(entity, messages, via or self._implied_via(transaction, shared, entity))
+
+    async def schedule(
+        self, txn_id: bytes, shared: SessionLinks, entity: Entity, messages: list[Message]
+    ) -> list[int]:
+        """Adds sends for later to a transaction; gives the numbers that they will have."""
+        transaction = self._find(txn_id).transaction
+        return await transaction.schedule(entity, messages, self._implied_via(transaction, shared, entity))
 
     def _implied_via(self, transaction: Transaction, shared: SessionLinks, entity: Entity) -> Entity | None:
         if transaction.entity is entity:
@@ -84,18 +83,15 @@ class ClientTransactions:
             entity, held, decision.outcome, decision.reason, decision.description, decision.properties
         )
 
-    def change(self, txn_id: bytes, change: Change) -> None:
-        """Adds something that happens only if the transaction commits."""
-        self._find(txn_id).changes.append(change)
+    def change_rule(self, txn_id: bytes, topic: Entity, change: RuleChange) -> None:
+        """Adds a change of a subscription's rules to a transaction."""
+        self._find(txn_id).transaction.change_rule(topic, change)
 
     async def discharge(self, txn_id: bytes, fail: bool) -> None:
         """Commits, or rolls back where `fail`; raises where that could not be."""
         found = self._find(txn_id)
         del self._open[txn_id]
         await self._namespace.transactions.discharge(found.transaction, fail)
-        if not fail:
-            for change in found.changes:
-                await change()
 
     def roll_back(self, owner: LinkEnd) -> None:
         """The link over which transactions were declared is gone (spec/amqp.md §7.2)."""

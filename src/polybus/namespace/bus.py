@@ -64,7 +64,7 @@ class Bus:
         self.on_error: Callable[[PolybusError], None] | None = None
         self._absent: dict[bytes, StoreHost] = {}
         catalogue.loop = loop
-        self._stopping = False
+        self.stopping = False
 
     # Start and stop
 
@@ -120,7 +120,7 @@ class Bus:
 
     async def stop(self) -> None:
         """Commits what is under way and closes everything."""
-        self._stopping = True
+        self.stopping = True
         for store in self.stores:
             await store.close()
         await self.catalogue.close()

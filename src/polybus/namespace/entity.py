@@ -16,6 +16,7 @@ from polybus.namespace.description import (
 from polybus.namespace.names import Address, SubQueue, fold, parse_forward_target
 from polybus.namespace.partition_host import PartitionHost
 from polybus.namespace.promise import Loop
+from polybus.namespace.rule_compiler import compile_rule
 from polybus.namespace.rule_description import RuleDescription
 from polybus.namespace.session_source import SessionSource
 from polybus.namespace.source import Source
@@ -163,6 +164,16 @@ class Entity:
         return [partition.index for partition in self.partitions if not partition.available]
 
     # What clients address
+
+    def add_rule(self, subscription: Subscription, order: int, rule: RuleDescription) -> None:
+        """The rule decides from now on; `order` is its place in the catalogue."""
+        self.settings.rules.add(subscription.number, compile_rule(rule))
+        subscription.rules[fold(rule.name)] = (order, rule)
+        subscription.next_rule = max(subscription.next_rule, order + 1)
+
+    def remove_rule(self, subscription: Subscription, name: str) -> None:
+        _, rule = subscription.rules.pop(fold(name))
+        self.settings.rules.remove(subscription.number, rule.name)
 
     def subscription(self, name: str) -> Subscription:
         found = self.subscriptions.get(fold(name))

@@ -60,7 +60,7 @@ class Management:
 
     async def create(self, asked: EntityDescription, *, from_file: bool = False) -> Entity:
         """A new queue or topic; EntityAlreadyExists, QuotaExceeded or ArgumentError where it may not be."""
-        return await self._alone(asked.path, self._create(asked, from_file))
+        return await self.alone(asked.path, self._create(asked, from_file))
 
     async def _create(self, asked: EntityDescription, from_file: bool) -> Entity:
         namespace = self._namespace
@@ -171,11 +171,11 @@ class Management:
                 order = int.from_bytes(rule_row[0][-8:], "big")
                 rule = from_dict(decode(rule_row))
                 assert isinstance(rule, RuleDescription)
-                self._add_rule(entity, subscription, order, rule)
+                entity.add_rule(subscription, order, rule)
 
     async def update(self, asked: EntityDescription, given: Collection[str] | None = None) -> Entity:
         """Replaces a description; ArgumentError where it changes what cannot change (A5)."""
-        return await self._alone(asked.path, self._update(asked, given))
+        return await self.alone(asked.path, self._update(asked, given))
 
     async def _update(self, asked: EntityDescription, given: Collection[str] | None) -> Entity:
         entity = self._namespace.entity(asked.path)
@@ -221,7 +221,7 @@ class Management:
 
     async def delete(self, path: str) -> None:
         """Deletes a queue or a topic with its subscriptions."""
-        await self._alone(path, self._delete(path))
+        await self.alone(path, self._delete(path))
 
     async def _delete(self, path: str) -> None:
         entity = self._namespace.entity(path)
@@ -247,7 +247,7 @@ class Management:
         self, asked: SubscriptionDescription, rules: list[RuleDescription] | None = None, *, from_file: bool = False
     ) -> Subscription:
         """A new subscription with its rules, or with the one that lets everything through."""
-        return await self._alone(asked.topic, self._create_subscription(asked, rules, from_file))
+        return await self.alone(asked.topic, self._create_subscription(asked, rules, from_file))
 
     async def _create_subscription(
         self, asked: SubscriptionDescription, rules: list[RuleDescription] | None, from_file: bool
@@ -279,7 +279,7 @@ class Management:
         await self._bus.catalogue.write(changes)
         subscription = self._add_subscription(entity, number, described)
         for order, rule in enumerate(chosen, 1):
-            self._add_rule(entity, subscription, order, rule)
+            entity.add_rule(subscription, order, rule)
         return subscription
 
     def _add_subscription(self, entity: Entity, number: int, described: SubscriptionDescription) -> Subscription:
@@ -299,7 +299,7 @@ class Management:
     async def update_subscription(
         self, asked: SubscriptionDescription, given: Collection[str] | None = None
     ) -> Subscription:
-        return await self._alone(asked.topic, self._update_subscription(asked, given))
+        return await self.alone(asked.topic, self._update_subscription(asked, given))
 
     async def _update_subscription(
         self, asked: SubscriptionDescription, given: Collection[str] | None
@@ -320,7 +320,7 @@ class Management:
         return subscription
 
     async def delete_subscription(self, topic: str, name: str) -> None:
-        await self._alone(topic, self._delete_subscription(topic, name))
+        await self.alone(topic, self._delete_subscription(topic, name))
 
     async def _delete_subscription(self, topic: str, name: str) -> None:
         entity = self.topic(topic)
@@ -346,7 +346,7 @@ class Management:
     # Rules
 
     async def create_rule(self, topic: str, name: str, rule: RuleDescription) -> RuleDescription:
-        return await self._alone(topic, self._create_rule(topic, name, rule))
+        return await self.alone(topic, self._create_rule(topic, name, rule))
 
     async def _create_rule(self, topic: str, name: str, rule: RuleDescription) -> RuleDescription:
         entity = self.topic(topic)
@@ -362,25 +362,16 @@ class Management:
         self._check_healthy(entity)
         order = subscription.next_rule
         key = records.rule_key(entity.id, subscription.number, order)
-        self._add_rule(entity, subscription, order, rule)
+        entity.add_rule(subscription, order, rule)
         try:
             await self._bus.catalogue.write(Changes().put(key, to_dict(rule)))
         except ServerBusy:
-            self._remove_rule(entity, subscription, rule.name)
+            entity.remove_rule(subscription, rule.name)
             raise
         return rule
 
-    def _add_rule(self, entity: Entity, subscription: Subscription, order: int, rule: RuleDescription) -> None:
-        entity.settings.rules.add(subscription.number, compile_rule(rule))
-        subscription.rules[fold(rule.name)] = (order, rule)
-        subscription.next_rule = max(subscription.next_rule, order + 1)
-
-    def _remove_rule(self, entity: Entity, subscription: Subscription, name: str) -> None:
-        _, rule = subscription.rules.pop(fold(name))
-        entity.settings.rules.remove(subscription.number, rule.name)
-
     async def update_rule(self, topic: str, name: str, rule: RuleDescription) -> RuleDescription:
-        return await self._alone(topic, self._update_rule(topic, name, rule))
+        return await self.alone(topic, self._update_rule(topic, name, rule))
 
     async def _update_rule(self, topic: str, name: str, rule: RuleDescription) -> RuleDescription:
         entity = self.topic(topic)
@@ -397,7 +388,7 @@ class Management:
         return rule
 
     async def delete_rule(self, topic: str, name: str, rule: str) -> None:
-        await self._alone(topic, self._delete_rule(topic, name, rule))
+        await self.alone(topic, self._delete_rule(topic, name, rule))
 
     async def _delete_rule(self, topic: str, name: str, rule: str) -> None:
         entity = self.topic(topic)
@@ -405,7 +396,7 @@ class Management:
         order, _ = self.rule(subscription, rule)
         self._check_healthy(entity)
         await self._bus.catalogue.write(Changes().delete(records.rule_key(entity.id, subscription.number, order)))
-        self._remove_rule(entity, subscription, rule)
+        entity.remove_rule(subscription, rule)
 
     def rule(self, subscription: Subscription, name: str) -> tuple[int, RuleDescription]:
         found = subscription.rules.get(fold(name))
@@ -417,7 +408,7 @@ class Management:
             )
         return found
 
-    async def _alone(self, path: str, work: Coroutine[Any, Any, _T]) -> _T:
+    async def alone(self, path: str, work: Coroutine[Any, Any, _T]) -> _T:
         """Runs one operation on an entity at a time; a second one meanwhile is refused."""
         folded = fold(path)
         if folded in self._busy:

@@ -21,6 +21,7 @@ from polybus.namespace.source import Delivery
 from polybus.namespace.tiers import Tier
 from polybus.namespace.timespan import INFINITE_MS
 from polybus.namespace.transaction import Transactions
+from polybus.namespace.transaction_rules import TransactionRules
 from polybus.partition.broker import Broker, read_token
 from polybus.partition.output import Reply
 
@@ -36,8 +37,8 @@ class Namespace:
         self.created_ms = bus.clock.now().wall_ms
         self.sender = Sender(bus.recovery)
         self.forwarder = Forwarder(bus, bus.loop, bus.clock)
-        self.transactions = Transactions(bus.loop, bus.clock)
         self.management = Management(self, bus.new_key)
+        self.transactions = Transactions(bus.loop, bus.clock, TransactionRules(bus, self.management))
 
     @property
     def tier(self) -> Tier:

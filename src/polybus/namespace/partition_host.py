@@ -11,7 +11,7 @@ from polybus.limits import RECOVER_MS
 from polybus.message.message import Message
 from polybus.namespace.promise import Handle, Loop, Promise
 from polybus.namespace.store_host import StoreHost
-from polybus.partition import sending, upkeep
+from polybus.partition import sending, transactions, upkeep
 from polybus.partition.broker import NOT_DUE, Broker, Router
 from polybus.partition.log import Log
 from polybus.partition.output import Output, Reply
@@ -168,6 +168,12 @@ class PartitionHost:
                 except PolybusError as error:
                     reply(context, None, error)
         self._read_ids()
+
+    def reserve(self, count: int) -> Promise[list[int]]:
+        """Sequence numbers for messages that will be scheduled later; settled when nobody else can get them."""
+        numbers: Promise[list[int]] = Promise()
+        transactions.reserve(self.require(), count, numbers.reply, None)
+        return numbers
 
     # Time
 

@@ -20,6 +20,7 @@ from polybus.namespace.partition_host import PartitionHost
 from polybus.namespace.promise import Promise, resolved, spawn
 from polybus.namespace.sender import MARKS
 from polybus.namespace.store_host import StoreHost
+from polybus.namespace.transaction_rules import pay
 from polybus.partition import moving
 from polybus.partition.broker import Broker
 from polybus.partition.reading import rows_of
@@ -138,6 +139,7 @@ class Recovery:
             try:
                 broker = await tenant.open(incarnation)
                 await _undo(tenant, broker, keys)
+                await pay(self._bus, tenant, broker)
             except StoreError as error:
                 tenant.problem = str(error)
                 self._bus.tell(error)

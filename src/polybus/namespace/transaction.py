@@ -18,6 +18,7 @@ from polybus.namespace.partition_host import PartitionHost, read_rows
 from polybus.namespace.promise import Handle, Loop, Promise
 from polybus.namespace.routing import key_of, partition_for
 from polybus.namespace.source import Delivery
+from polybus.namespace.transaction_rules import RuleChange, TransactionRules, plan
 from polybus.partition import sending, transactions
 
 NO_KEY: Final = (
@@ -32,6 +33,12 @@ OTHER_PLACE: Final = (
     "The transaction works on '{0}' and cannot settle messages of another entity or partition. Use one transaction"
     " for each."
 )
+PARTITIONED_RULES: Final = (
+    "Rules of a subscription to a partitioned topic cannot be added or removed inside a transaction."
+)
+OTHER_RULES: Final = (
+    "The transaction works on '{0}' and cannot change the rules of another topic. Use one transaction for each."
+)
 NO_SESSION: Final = "A message sent in a transaction to '{0}' must have a SessionId."
 
 _ID: Final = struct.Struct(">QQ")
@@ -40,7 +47,7 @@ _ID: Final = struct.Struct(">QQ")
 class Transaction:
     """One open transaction."""
 
-    def __init__(self, txn_id: bytes, clock: Clock) -> None:
+    def __init__(self, txn_id: bytes, clock: Clock, rules: TransactionRules) -> None:
         self.id = txn_id
         self.work = transactions.Work()
         self.entity: Entity | None = None
@@ -48,11 +55,32 @@ class Transaction:
         self.done = False
         self.timer: Handle | None = None
         self._clock = clock
+        self._rules = rules
+        self._rule_changes: list[RuleChange] = []
         self._keys: dict[int, str] = {}
 
     def send(self, entity: Entity, messages: list[Message], via: Entity | None = None) -> None:
         """Adds sends to the work; `via` is the entity whose outbox carries them, where it is another one."""
         self._check_open()
+        keys = self._admit(entity, messages, via)
+        if self.entity is entity and via is None:
+            self._check_here(entity, keys)
+            self.work.sends += messages
+        else:
+            self.work.transfers += [(entity.name, message) for message in messages]
+
+    async def schedule(self, entity: Entity, messages: list[Message], via: Entity | None = None) -> list[int]:
+        """Adds sends for later; gives the numbers that they will have if the transaction is committed."""
+        self._check_open()
+        keys = self._admit(entity, messages, via)
+        index = partition_for(keys[0] or "", len(entity.partitions)) if entity.partitioned and keys else 0
+        numbers = await entity.partitions[index].reserve(len(messages))
+        self.send(entity, messages, via)
+        self.work.reserved.update(zip(messages, numbers, strict=True))
+        return numbers
+
+    def _admit(self, entity: Entity, messages: list[Message], via: Entity | None) -> list[str | None]:
+        """Whether the transaction can take the messages, and with which keys; the first decides its partition."""
         entity.check_sendable()
         if len(self.work.sends) + len(self.work.transfers) + len(messages) > TRANSACTION_MESSAGES:
             raise QuotaExceeded(f"A transaction cannot have more than {TRANSACTION_MESSAGES} messages.")
@@ -60,11 +88,7 @@ class Transaction:
         home = via or self.entity or entity
         if self.partition is None and messages:
             self._settle_at(home, self._home_index(home, entity, messages[0], keys[0]))
-        if self.entity is entity and via is None:
-            self._check_here(entity, keys)
-            self.work.sends += messages
-        else:
-            self.work.transfers += [(entity.name, message) for message in messages]
+        return keys
 
     def _key(self, entity: Entity, message: Message) -> str | None:
         key = key_of(message, entity.detects_duplicates)
@@ -124,6 +148,19 @@ class Transaction:
             properties,
         )
 
+    def change_rule(self, topic: Entity, change: RuleChange) -> None:
+        """Adds or removes a rule with the commit. Only the topic at which the transaction works can be changed."""
+        self._check_open()
+        if topic.partitioned:
+            raise InvalidOperation(PARTITIONED_RULES)
+        if self.entity is not None and self.entity is not topic:
+            raise InvalidOperation(OTHER_RULES.format(self.entity.name))
+        changes = [*self._rule_changes, change]
+        plan(topic, changes, 0)
+        if self.partition is None:
+            self._settle_at(topic, 0)
+        self._rule_changes = changes
+
     def _settle_at(self, entity: Entity, index: int) -> None:
         self.entity = entity
         self.partition = entity.partitions[index]
@@ -136,18 +173,26 @@ class Transaction:
         """Everything happens, or it raises and nothing has."""
         self._check_open()
         self.finish()
-        partition = self.partition
-        if partition is None:
+        entity = self.entity
+        if entity is None:
             return
         try:
-            broker = partition.require()
-            keys = sending.rows_needed(broker, self.work.sends)
-            rows = await partition.run(read_rows(keys)) if keys else None
-            done: Promise[None] = Promise()
-            transactions.commit(partition.require(), self.work, self._clock.now(), rows, done.reply, None)
+            if self._rule_changes:
+                await self._rules.commit(entity, self._rule_changes, self._commit)
+            else:
+                await self._commit(b"")
         except PolybusError:
             transactions.roll_back(self.work)
             raise
+
+    async def _commit(self, owed: bytes) -> None:
+        partition = self.partition
+        assert partition is not None, "the partition is known with the entity"
+        self.work.owed = owed
+        keys = sending.rows_needed(partition.require(), self.work.sends)
+        rows = await partition.run(read_rows(keys)) if keys else None
+        done: Promise[None] = Promise()
+        transactions.commit(partition.require(), self.work, self._clock.now(), rows, done.reply, None)
         await done
 
     def roll_back(self) -> None:
@@ -165,16 +210,17 @@ class Transaction:
 class Transactions:
     """The open transactions of a namespace."""
 
-    def __init__(self, loop: Loop, clock: Clock) -> None:
+    def __init__(self, loop: Loop, clock: Clock, rules: TransactionRules) -> None:
         self._loop = loop
         self._clock = clock
+        self._rules = rules
         self._open: dict[bytes, Transaction] = {}
         self._counter = 0
         self.incarnation = 0
 
     def declare(self) -> Transaction:
         self._counter += 1
-        transaction = Transaction(_ID.pack(self.incarnation, self._counter), self._clock)
+        transaction = Transaction(_ID.pack(self.incarnation, self._counter), self._clock, self._rules)
         self._open[transaction.id] = transaction
         transaction.timer = self._loop.call_later(TRANSACTION_MS / 1000, self._timed_out, transaction)
         return transaction

@@ -36,6 +36,7 @@ class BrokerTables:
         self._walk_inbox()
         self._walk_duplicates()
         self._walk_stages()
+        self._walk_owed()
 
     def _prefix(self, table: bytes) -> bytes:
         return self._partition.prefix + table
@@ -157,3 +158,12 @@ class BrokerTables:
             if size > stages.open[stage_id].bytes:
                 text = f"the stage says {stages.open[stage_id].bytes} bytes, there are {size}"
                 partition.report(self._prefix(records.STAGES) + stage_id, text)
+
+    # Transactions
+
+    def _walk_owed(self) -> None:
+        for key, value in self._rows(records.OWED):
+            try:
+                records.unsealed(value, "what a transaction owes")
+            except BROKEN as error:
+                self._partition.report(key, str(error))

@@ -11,7 +11,7 @@ from polybus.partition.broker import Broker
 from polybus.partition.entry import Entry
 from polybus.partition.log import KINDS, MAIN
 from polybus.partition.output import Reply
-from polybus.partition.transfers import MOVED, Transfer
+from polybus.partition.transfers import MOVED, RESERVED, Transfer
 
 
 def take_over(
@@ -54,6 +54,12 @@ def _subscription(overlay: Overlay | None) -> int | None:
     return int(number) if isinstance(number, int) and number else None
 
 
+def _reserved(overlay: Overlay | None) -> int:
+    """The number that was promised here to whoever scheduled the message; 0 where none was."""
+    number = None if overlay is None else overlay.application.get(RESERVED)
+    return int(number) if isinstance(number, int) else 0
+
+
 def _moved(overlay: Overlay | None) -> bool:
     return overlay is not None and MOVED in overlay.application
 
@@ -74,7 +80,7 @@ def _take_one(broker: Broker, transfer: Transfer, wall_ms: int, rows: dict[bytes
         sending.mark_dead(broker, entry, sending.SESSION_REASON, sending.SESSION_NULL)
         sending.place_copy(broker, entry, wall_ms)
     else:
-        sending.accept(broker, message, wall_ms, [], transfer.original, overlay)
+        sending.accept(broker, message, wall_ms, [], transfer.original, overlay, _reserved(transfer.overlay))
 
 
 def _own_overlay(transfer: Transfer, wall_ms: int) -> Overlay | None:
@@ -84,6 +90,7 @@ def _own_overlay(transfer: Transfer, wall_ms: int) -> Overlay | None:
         return None
     own = Overlay() if overlay is None else overlay.copy()
     own.application.pop(MOVED, None)
+    own.application.pop(RESERVED, None)
     if transfer.expires_ms:
         own.ttl_ms = max(transfer.expires_ms - wall_ms, 0)
     return own

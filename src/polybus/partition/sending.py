@@ -119,13 +119,22 @@ def accept(
     keys: list[bytes],
     original: int = 0,
     overlay: Overlay | None = None,
+    reserved: int = 0,
 ) -> int:
-    """Gives the message its number and its place: scheduled, in the queue, or in the subscriptions."""
+    """Gives the message its number and its place: scheduled, in the queue, or in the subscriptions.
+
+    A `reserved` number is for a message that waits for its time. Where that has come the number is only the
+    original one: those in the queue must grow.
+    """
     log = broker.logs[MAIN]
-    sequence = broker.next_sequence(log)
     if message.scheduled_ms > wall_ms:
+        sequence = reserved or broker.next_sequence(log)
         keys.append(_schedule(broker, message, sequence, original, overlay))
-    elif broker.settings.topic:
+        return sequence
+    sequence = broker.next_sequence(log)
+    if reserved:
+        original = original or reserved
+    if broker.settings.topic:
         _publish(broker, log, message, sequence, original or sequence, wall_ms, overlay, keys)
     else:
         entry = Entry(log, sequence, message, wall_ms, 0, original, overlay, message.size)

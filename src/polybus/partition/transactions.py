@@ -11,11 +11,13 @@ from typing import Final
 from polybus.clock import Now
 from polybus.errors import MessageLockLost, SessionLockLost
 from polybus.message.message import Message
-from polybus.partition import sending, settling, transfers
-from polybus.partition.broker import Broker
+from polybus.message.overlay import Overlay
+from polybus.partition import records, sending, settling, transfers
+from polybus.partition.broker import Broker, Steps
 from polybus.partition.entry import Entry
 from polybus.partition.log import MAIN, Log
 from polybus.partition.output import Reply
+from polybus.rows import Get
 
 COMPLETE: Final = "complete"
 ABANDON: Final = "abandon"
@@ -49,6 +51,10 @@ class Work:
         self.sends: list[Message] = []
         self.settlements: list[Settlement] = []
         self.transfers: list[tuple[str, Message]] = []
+        self.reserved: dict[Message, int] = {}
+        """The numbers of scheduled messages, which their sender knows before the commit."""
+        self.owed = b""
+        """What has to be done elsewhere once the commit is there: written with it, and struck off when done."""
 
 
 def hold(
@@ -78,6 +84,27 @@ def roll_back(work: Work) -> None:
             settlement.entry.transaction = None
 
 
+def reserve(broker: Broker, count: int, reply: Reply, context: object) -> None:
+    """Replies, after the commit, with numbers that nobody else will get, whatever becomes of the transaction."""
+    log = broker.logs[MAIN]
+    numbers = [broker.next_sequence(log) for _ in range(count)]
+    broker.out(log).replies.append((reply, context, numbers))
+
+
+def owed(broker: Broker) -> Steps[bytes]:
+    """What the last transaction still owes; empty where it owes nothing."""
+    answer = yield Get([broker.prefix + records.OWED])
+    value = answer[0]
+    return records.unsealed(value, "what a transaction owes") if isinstance(value, bytes) else b""
+
+
+def settle_owed(broker: Broker, reply: Reply, context: object) -> None:
+    """What was owed is done; replies after the commit that strikes it off."""
+    batch = broker.out()
+    batch.delete(broker.prefix + records.OWED)
+    batch.replies.append((reply, context, None))
+
+
 def commit(
     broker: Broker, work: Work, now: Now, rows: dict[bytes, object] | None, reply: Reply, context: object
 ) -> None:
@@ -94,11 +121,17 @@ def commit(
         _settle(broker, settlement, now)
     for message in work.sends:
         if not sending.is_duplicate(broker, message, wall_ms, rows):
-            sending.accept(broker, message, wall_ms, [])
+            sending.accept(broker, message, wall_ms, [], reserved=work.reserved.get(message, 0))
     log = broker.logs[MAIN]
     for destination, message in work.transfers:
-        entry = Entry(log, broker.next_sequence(log), message, wall_ms, 0, 0, None, message.size)
+        overlay: Overlay | None = None
+        if message in work.reserved:
+            overlay = Overlay()
+            overlay.application[transfers.RESERVED] = work.reserved[message]
+        entry = Entry(log, broker.next_sequence(log), message, wall_ms, 0, 0, overlay, message.size)
         transfers.forward(broker, log, entry, destination)
+    if work.owed:
+        broker.out().put(broker.prefix + records.OWED, records.sealed(work.owed))
     broker.out(log).replies.append((reply, context, None))
 
 

@@ -31,6 +31,8 @@ HOPS_EXCEEDED: Final = "MaxTransferHopCountExceeded"
 MOVED: Final = "x-polybus-subscription"
 """Overlay property of a message that was moved by its number: the one subscription of the destination topic that it
 is to enter, or 0 for the whole entity."""
+RESERVED: Final = "x-polybus-number"
+"""Overlay property of a message that was scheduled in a transaction: its number at the destination."""
 
 
 class Transfer:
@@ -164,6 +166,7 @@ def refused(broker: Broker, now: Now, entity: int, index: int, moved: list[Trans
         overlay = None if transfer.overlay is None else transfer.overlay.copy()
         if overlay is not None:
             overlay.application.pop(MOVED, None)
+            overlay.application.pop(RESERVED, None)
         original = transfer.original
         entry = Entry(log, sequence, message, wall_ms, 0, original, overlay, message.size)
         refuse(broker, log, entry, error.condition, error.description)

@@ -27,7 +27,8 @@ from polybus.namespace.rule_description import RuleDescription, SqlActionDescrip
 from polybus.namespace.source import Delivery
 from polybus.namespace.store_host import StoreHost
 from polybus.namespace.tiers import Tier
-from polybus.partition import settling, staging
+from polybus.namespace.transaction_rules import RuleChange, encoded, plan
+from polybus.partition import settling, staging, transactions
 from polybus.runtime import Opener, run
 
 T = TypeVar("T")
@@ -170,6 +171,7 @@ async def fill(data: Path, stores: list[str] | None = None, catalogue: str | Non
         await _fill_sessions(bus)
         await _fill_topic(bus)
         await _fill_chain(bus)
+        await _fill_debt(bus)
 
 
 async def _fill_queue(bus: SmallBus) -> None:
@@ -243,6 +245,17 @@ async def _fill_chain(bus: SmallBus) -> None:
     await bus.run(bus.namespace.management.update(QueueDescription(path="last", status=EntityStatus.SEND_DISABLED)))
     for number in range(3):
         await bus.send("chain", build(b"waits %d" % number))
+
+
+async def _fill_debt(bus: SmallBus) -> None:
+    """A transaction that has changed rules, where the process ended before the catalogue heard of it."""
+    topic = await bus.create(TopicDescription(path="rules"))
+    await bus.subscribe(SubscriptionDescription(topic="rules", name="all"))
+    work = transactions.Work()
+    work.owed = encoded(plan(topic, [RuleChange("all", "$Default", None)], 0))
+    done: Promise[None] = Promise()
+    transactions.commit(topic.partitions[0].require(), work, bus.clock.now(), None, done.reply, None)
+    await run(_await(done))
 
 
 async def _arrived(bus: SmallBus) -> None:

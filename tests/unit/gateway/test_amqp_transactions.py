@@ -513,8 +513,11 @@ class TestManagement:
             items = [{"message": text("m", scheduled_ms=later)}]
             reply = management.ask("schedule-message", {"messages": items}, state=within(txn_id))
             assert reply.status == 200
+            (number,) = reply.body["sequence-numbers"].items
             discharge(client, coordinator, txn_id, fail)
             assert sim.namespace.entity("q").counts().scheduled == expected
+            cancelled = management.ask("cancel-scheduled-message", {"sequence-numbers": [number]})
+            assert cancelled.status == (404 if fail else 200)
 
     def test_a_settlement_by_token_inside_a_transaction(self, sim: SimBus, client: Client) -> None:
         client.outcome(client.sender("q"), text("m"))

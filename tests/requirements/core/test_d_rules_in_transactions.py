@@ -1,0 +1,179 @@
+"""D6: rules that change in a transaction, with everything else that it does, whatever fails in between."""
+
+from __future__ import annotations
+
+import pytest
+
+from polybus.errors import (
+    EntityAlreadyExists,
+    EntityNotFound,
+    InvalidOperation,
+    OperationConflict,
+    PartitionUnavailable,
+)
+from polybus.namespace.promise import spawn
+from polybus.namespace.rule_description import CorrelationFilterDescription, RuleDescription
+from polybus.namespace.transaction import Transaction
+from polybus.namespace.transaction_rules import RuleChange
+from polybus.partition import transactions
+from polybus.testing.sim_store import Fault
+from tests.requirements.core.core_bus import PARTITIONS, CoreBus
+
+BEFORE = {"$default"}
+AFTER = {"blue"}
+
+
+def coloured(name: str) -> RuleDescription:
+    return RuleDescription(name=name, filter=CorrelationFilterDescription(label=name))
+
+
+def prepared(core: CoreBus, name: str = "t") -> Transaction:
+    """A transaction that sends, completes, and replaces the only rule of the topic's subscription."""
+    topic = core.topic(name)
+    core.subscribe(name, "s")
+    core.sent(name, "in")
+    (delivery,) = core.take(f"{name}/Subscriptions/s")
+    transaction = core.transaction()
+    transaction.settle(topic, delivery, "complete")
+    transaction.change_rule(topic, RuleChange("s", "$Default", None))
+    transaction.change_rule(topic, RuleChange("s", "blue", coloured("blue")))
+    core.join(transaction, name, "out")
+    return transaction
+
+
+def seen(core: CoreBus, name: str = "t") -> tuple[list[str], set[str]]:
+    return core.bodies(f"{name}/Subscriptions/s"), set(core.namespace.entity(name).subscription("s").rules)
+
+
+def owes(core: CoreBus, name: str = "t") -> bool:
+    """Whether a transaction owes the catalogue something."""
+    partition = core.namespace.entity(name).partitions[0]
+    return core.answer(partition.run(transactions.owed(partition.require()))) != b""
+
+
+def test_d6_rules_change_with_the_commit_and_stay(core: CoreBus) -> None:
+    transaction = prepared(core)
+    assert seen(core)[1] == BEFORE
+    core.commit(transaction)
+    for _ in range(2):
+        assert seen(core) == (["out"], AFTER)
+        core.restart()
+    core.sent("t", "red", subject="red")
+    core.sent("t", "sky", subject="blue")
+    assert core.bodies("t/Subscriptions/s") == ["out", "sky"]
+
+
+def test_d6_a_rollback_leaves_the_rules(core: CoreBus) -> None:
+    transaction = prepared(core)
+    core.roll_back(transaction)
+    assert seen(core) == (["in"], BEFORE)
+
+
+def test_d6_a_transaction_of_rules_alone(core: CoreBus) -> None:
+    core.topic("t")
+    core.subscribe("t", "s")
+    topic = core.namespace.entity("t")
+    transaction = core.transaction()
+    for change in (
+        RuleChange("s", "red", coloured("red")),
+        RuleChange("s", "red", None),
+        RuleChange("s", "$Default", None),
+        RuleChange("s", "red", coloured("red")),
+    ):
+        transaction.change_rule(topic, change)
+    core.commit(transaction)
+    core.restart()
+    assert set(topic.subscription("s").rules) == {"red"}
+    assert set(core.namespace.entity("t").subscription("s").rules) == {"red"}
+
+
+def test_d6_a_change_that_cannot_be_is_refused_at_once(core: CoreBus) -> None:
+    core.topic("t")
+    core.subscribe("t", "s")
+    topic = core.namespace.entity("t")
+    transaction = core.transaction()
+    with pytest.raises(EntityAlreadyExists):
+        transaction.change_rule(topic, RuleChange("s", "$DEFAULT", coloured("x")))
+    with pytest.raises(EntityNotFound):
+        transaction.change_rule(topic, RuleChange("s", "none", None))
+    with pytest.raises(EntityNotFound):
+        transaction.change_rule(topic, RuleChange("none", "x", coloured("x")))
+    core.commit(transaction)
+    assert set(topic.subscription("s").rules) == BEFORE
+
+
+def test_d6_a_change_that_somebody_else_made_meanwhile_fails_the_whole_commit(core: CoreBus) -> None:
+    transaction = prepared(core)
+    core.do(core.namespace.management.create_rule("t", "s", coloured("blue")))
+    with pytest.raises(EntityAlreadyExists):
+        core.commit(transaction)
+    assert seen(core) == (["in"], BEFORE | AFTER)
+
+
+def test_d6_not_on_a_partitioned_topic_and_not_on_two_entities(core: CoreBus) -> None:
+    core.queue("q")
+    core.topic("p", PARTITIONS)
+    core.topic("t")
+    for topic in ("p", "t"):
+        core.subscribe(topic, "s")
+    transaction = core.transaction()
+    core.join(transaction, "q", "kept")
+    for topic in ("p", "t"):
+        with pytest.raises(InvalidOperation):
+            transaction.change_rule(core.namespace.entity(topic), RuleChange("s", "$Default", None))
+    core.commit(transaction)
+    assert core.bodies("q") == ["kept"]
+
+
+@pytest.mark.parametrize("fault", [Fault.FAIL_BEFORE, Fault.FAIL_AFTER])
+def test_d6_a_store_that_fails_during_the_commit(core: CoreBus, fault: str) -> None:
+    transaction = prepared(core)
+    core.disks[core.store_of(core.namespace.entity("t").partitions[0])].plan(fault)
+    with pytest.raises(PartitionUnavailable):
+        core.commit(transaction)
+    core.run(15)
+    assert seen(core) == ((["out"], AFTER) if fault == Fault.FAIL_AFTER else (["in"], BEFORE))
+    assert not owes(core)
+    core.restart()
+    assert seen(core)[1] == (AFTER if fault == Fault.FAIL_AFTER else BEFORE)
+
+
+def test_d6_a_catalogue_that_is_away_is_waited_for_by_the_topic_alone(core: CoreBus) -> None:
+    transaction = prepared(core)
+    core.world.catalogue.plan(Fault.FAIL_BEFORE)
+    core.take_down(core.world.catalogue)
+    promise = spawn(core.namespace.transactions.discharge(transaction, False))
+    core.run(5)
+    core.sent("t", "sky", subject="blue")
+    assert seen(core) == (["out", "sky"], AFTER)
+    assert owes(core)
+    with pytest.raises(OperationConflict):
+        core.do(core.namespace.management.delete_rule("t", "s", "blue"))
+    core.heal()
+    core.answer(promise)
+    core.run(15)
+    assert not owes(core)
+    core.do(core.namespace.management.delete_rule("t", "s", "blue"))
+    core.restart()
+    assert seen(core)[1] == set()
+
+
+def test_d6_the_process_dies_at_any_moment_of_the_commit(core: CoreBus) -> None:
+    """Step by step through the commit: each time it dies a little later, until the client has its answer."""
+    outcomes = []
+    answered = False
+    while not answered:
+        name = f"t{len(outcomes)}"
+        transaction = prepared(core, name)
+        promise = spawn(core.namespace.transactions.discharge(transaction, False))
+        core.run(0.0004 * len(outcomes))
+        answered = promise.settled
+        core.restart()
+        core.run(5)
+        outcomes.append(seen(core, name))
+        assert not owes(core, name)
+    before, after = (["in"], BEFORE), (["out"], AFTER)
+    assert (outcomes[0], outcomes[-1]) == (before, after)
+    switch = outcomes.index(after)
+    assert outcomes == [before] * switch + [after] * (len(outcomes) - switch)
+    assert len(outcomes) - switch > 3, "it died between the store's commit and the answer, too"
