@@ -24,7 +24,16 @@ if TYPE_CHECKING:
     from polybus.namespace.source import Source
 
 T = TypeVar("T")
-SentKeys = Callable[[list[bytes]], None]
+
+
+class Unkeyed:
+    """A send that another partition may have to take over."""
+
+    __slots__ = ()
+
+    def written(self, keys: list[bytes]) -> None:
+        """Its messages are in the open output, in these rows."""
+        raise NotImplementedError
 
 
 class PartitionHost:
@@ -56,7 +65,7 @@ class PartitionHost:
         self._timer: Handle | None = None
         self._armed_mono_ms = NOT_DUE
         self._armed_wall_ms = NOT_DUE
-        self._waiting_sends: list[tuple[list[Message], list[bytes], Reply, object, SentKeys | None]] = []
+        self._waiting_sends: list[tuple[list[Message], list[bytes], Reply, object, Unkeyed | None]] = []
         self._reading_ids = False
         self._retired = False
         store.tenants[entity_id, index] = self
@@ -133,14 +142,14 @@ class PartitionHost:
 
     # Sends
 
-    def send(self, messages: list[Message], reply: Reply, context: object, sent: SentKeys | None = None) -> None:
+    def send(self, messages: list[Message], reply: Reply, context: object, sent: Unkeyed | None = None) -> None:
         """Stores messages in order of the calls; ids that memory cannot vouch for are read first."""
         broker = self.require()
         keys = sending.rows_needed(broker, messages) if self.settings.duplicate_window_ms else []
         if not keys and not self._waiting_sends:
             written = sending.send(broker, self._clock.now(), messages, None, reply, context)
             if sent is not None:
-                sent(written)
+                sent.written(written)
             return
         sending.check(broker, messages)
         self._waiting_sends.append((messages, keys, reply, context, sent))
@@ -164,7 +173,7 @@ class PartitionHost:
                     rows = promise.result()
                     written = sending.send(self.require(), self._clock.now(), messages, rows, reply, context)
                     if sent is not None:
-                        sent(written)
+                        sent.written(written)
                 except PolybusError as error:
                     reply(context, None, error)
         self._read_ids()

@@ -13,7 +13,7 @@ from polybus.amqp.codec import encode
 from polybus.errors import MessageTooLarge, PartitionUnavailable, PolybusError, QuotaExceeded, ServerBusy
 from polybus.message.message import Message
 from polybus.namespace.entity import Entity
-from polybus.namespace.partition_host import PartitionHost
+from polybus.namespace.partition_host import PartitionHost, Unkeyed
 from polybus.namespace.promise import Promise
 from polybus.namespace.routing import batch_key, key_of, partition_for
 from polybus.namespace.store_host import InDoubt, StoreHost
@@ -35,7 +35,7 @@ class Doubts(Protocol):
     def arrived(self, store: StoreHost) -> None: ...
 
 
-class _Wandering:
+class _Wandering(Unkeyed):
     """A send that may go to any partition."""
 
     __slots__ = ("context", "doubtful", "entity", "keys", "messages", "partition", "reply")
@@ -46,13 +46,13 @@ class _Wandering:
         self.reply = reply
         self.context = context
         self.partition: PartitionHost | None = None
-        self.keys: list[bytes] = []
-        self.doubtful: list[tuple[StoreHost, list[bytes]]] = []
+        self.keys: list[bytes] | None = None
+        self.doubtful: list[tuple[StoreHost, list[bytes]]] | None = None
 
     def written(self, keys: list[bytes]) -> None:
         """The messages are in the open output: in the same one the failed partitions' rows are named."""
         self.keys = keys
-        if self.doubtful:
+        if self.doubtful is not None:
             assert self.partition is not None, "it was written somewhere"
             _mark(self.partition.require(), self.doubtful)
 
@@ -60,6 +60,7 @@ class _Wandering:
 class Sender:
     def __init__(self, doubts: Doubts) -> None:
         self._doubts = doubts
+        self._reply_unkeyed: Reply = self._answered  # made once: to ask for a method costs each time
         self.rerouted = 0
         self.refused = 0
 
@@ -107,7 +108,7 @@ class Sender:
             try:
                 check_open(partition)
                 send.partition = partition
-                partition.send(send.messages, self._answered, send, send.written)
+                partition.send(send.messages, self._reply_unkeyed, send, send)
             except (ServerBusy, QuotaExceeded) as error:
                 self.rerouted += 1
                 failure = error
@@ -119,18 +120,22 @@ class Sender:
     def _answered(self, context: object, result: object, error: PolybusError | None) -> None:
         assert isinstance(context, _Wandering)
         send = context
-        if error is None or not isinstance(error, (PartitionUnavailable, QuotaExceeded)):
+        if error is None and send.doubtful is None:
+            send.reply(send.context, result, None)
+            return
+        if not isinstance(error, (PartitionUnavailable, QuotaExceeded)):
             self._reply(send, result, error)
             return
         self.rerouted += 1
         partition = send.partition
         if isinstance(error, InDoubt) and partition is not None:
             self._doubts.wanders(partition.store)
-            send.doubtful.append((partition.store, send.keys))
-            send.keys = []
+            assert send.keys is not None, "what is in doubt was written"
+            send.doubtful = [*(send.doubtful or []), (partition.store, send.keys)]
+            send.keys = None
             self._doubts.doubt(partition.store).then(lambda promise: self._go_on(send, promise))
         else:
-            send.keys = []
+            send.keys = None
             self._go_on(send, None)
 
     def _go_on(self, send: _Wandering, written: Promise[None] | None) -> None:
@@ -142,7 +147,7 @@ class Sender:
             self._reply(send, None, error)
 
     def _reply(self, send: _Wandering, result: object, error: PolybusError | None) -> None:
-        if send.doubtful:
+        if send.doubtful is not None:
             for store, _ in send.doubtful:
                 self._doubts.arrived(store)
             if error is not None and not isinstance(error, InDoubt):

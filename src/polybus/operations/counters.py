@@ -5,29 +5,11 @@ from __future__ import annotations
 from polybus.partition import records
 
 
-class PartitionCounters:
-    """What a partition's own record says."""
-
-    def __init__(self, value: bytes | None) -> None:
-        self.missing = value is None
-        (
-            self.bodies,
-            self.due_low,
-            self.expiry_low,
-            self.scheduled,
-            self.scheduled_bytes,
-            self.size,
-            self.wall_ms,
-            self.transfers,
-            self.transfer_counter,
-        ) = [0] * 9 if value is None else records.broker_numbers(value)
-
-
 class LogCounters:
-    """What a log's record says."""
+    """What the record says in which a log's counters are."""
 
-    def __init__(self, value: bytes | None) -> None:
-        self.missing = value is None
+    def __init__(self, numbers: list[int] | None) -> None:
+        self.missing = numbers is None
         (
             self.counter,
             self.positions,
@@ -39,4 +21,24 @@ class LogCounters:
             self.retained_bytes,
             self.events,
             self.low,
-        ) = [0] * 10 if value is None else records.log_numbers(value)
+        ) = [0] * 10 if numbers is None else numbers
+
+
+class PartitionCounters:
+    """What a partition's own record says of it, and of its main log."""
+
+    def __init__(self, value: bytes | None) -> None:
+        self.missing = value is None
+        own, main = ([0] * 9, None) if value is None else records.broker_numbers(value)
+        self.main = LogCounters(main)
+        (
+            self.bodies,
+            self.due_low,
+            self.expiry_low,
+            self.scheduled,
+            self.scheduled_bytes,
+            self.size,
+            self.wall_ms,
+            self.transfers,
+            self.transfer_counter,
+        ) = own

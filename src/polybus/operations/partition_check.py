@@ -145,12 +145,13 @@ class PartitionCheck:
             self.rows += 1
             try:
                 self.counters = PartitionCounters(value)
+                self._log_counters[MAIN] = self.counters.main
             except BROKEN as error:
                 self.report(key, str(error))
         prefix = self.prefix + records.LOG_META
         for log_key, log_value in self.table(prefix):
             try:
-                self._log_counters[int.from_bytes(log_key[-4:], "big")] = LogCounters(log_value)
+                self._log_counters[int.from_bytes(log_key[-4:], "big")] = LogCounters(records.log_numbers(log_value))
             except BROKEN as error:
                 self.report(log_key, str(error))
 

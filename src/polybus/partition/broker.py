@@ -176,12 +176,16 @@ class Broker:
 
     def seal(self, batch: Output) -> None:
         """Writes the counters beside the rows they count."""
-        due_low, expiry_low = self.schedule.seal(), self.expiry.seal()
-        batch.put(self.meta_key, records.broker_record(self._numbers(due_low, expiry_low)))
+        main = self.logs[MAIN]
+        main_low = main.low()
+        numbers = self._numbers(self.schedule.seal(), self.expiry.seal())
+        batch.put(self.meta_key, records.broker_record(numbers, main.numbers(main_low)))
         for log in self.dirty_logs:
             log.dirty = False
-            low = log.low()
-            batch.put(log.meta_key, records.log_record(log.numbers(low)))
+            low = main_low
+            if log is not main:
+                low = log.low()
+                batch.put(log.meta_key, records.log_record(log.numbers(low)))
             batch.ends.append((log, log.positions, log.events, low))
         self.dirty_logs.clear()
         self.duplicates.evict()
@@ -235,6 +239,7 @@ class Broker:
         value = answer[0]
         if not isinstance(value, bytes):
             return
+        own, main = records.broker_numbers(value)
         (
             self.bodies.counter,
             self.schedule.low,
@@ -245,10 +250,11 @@ class Broker:
             self.wall_ms,
             self.transfers,
             self.transfer_counter,
-        ) = records.broker_numbers(value)
+        ) = own
+        self._restore_log(MAIN, main)
         self.duplicates.restore(self.wall_ms)
         for key, row in (yield from self._table(records.LOG_META)):
-            self._restore_log(int.from_bytes(key[-4:], "big"), row)
+            self._restore_log(int.from_bytes(key[-4:], "big"), records.log_numbers(row))
         for key, row in (yield from self._table(records.INBOX)):
             self.inbox[records.inbox_of(key)] = records.unsealed_number(row, "an inbox row")
         for key, row in (yield from self._table(records.STAGES)):
@@ -269,10 +275,10 @@ class Broker:
                 return found
             start = found[-1][0] + b"\x00"
 
-    def _restore_log(self, log_id: int, value: bytes) -> None:
+    def _restore_log(self, log_id: int, numbers: list[int]) -> None:
         if log_id // KINDS == 0 or log_id // KINDS in self.settings.subscriptions:
             log = self.log(log_id)
-            log.restore(records.log_numbers(value))
+            log.restore(numbers)
             if log.sessions is not None:
                 log.sessions.restore()
 

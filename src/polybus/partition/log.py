@@ -86,6 +86,8 @@ class Log(Window):
         """No mark in the settled index has a smaller rank, nor this one."""
         self.trimming = False
         self.dirty = False
+        self.woken = False
+        """Something has arrived, and its watcher hears of it as soon as everything has."""
 
     def rank_of(self, sequence: int, position: int) -> int:
         return position if self.by_position else sequence

@@ -57,8 +57,7 @@ class Output(Batch):
             reply(context, result, None)
 
     def _arrive(self) -> None:
-        woken: dict[int, Log] = {}
-        last: Log | None = None
+        woken: list[Log] = []
         for entry in self.arrivals:
             log = entry.log
             if entry.gone:
@@ -67,9 +66,11 @@ class Output(Batch):
                 log.sessions.arrive(entry)
             else:
                 log.arrive(entry)
-            if log is not last:
-                woken[id(log)] = last = log
-        for log in woken.values():
+            if not log.woken:
+                log.woken = True
+                woken.append(log)
+        for log in woken:
+            log.woken = False
             if log.watcher is not None:
                 log.watcher.available()
 

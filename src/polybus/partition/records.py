@@ -14,10 +14,12 @@ from zlib import crc32
 from polybus.errors import StoreCorrupt, StoreVersionMismatch
 
 VERSION: Final = 1
+"""Of the records of messages."""
+COUNTERS_VERSION: Final = 2
 
 # Tables of one partition.
-META: Final = b"!"  # the broker's counters
-LOG_META: Final = b"L"  # log -> its counters
+META: Final = b"!"  # the counters of the broker and of its main log
+LOG_META: Final = b"L"  # log -> its counters, of every other log
 ACTIVE: Final = b"M"  # log, rank -> message
 DEFERRED: Final = b"D"  # log, sequence -> message
 NUMBERS: Final = b"X"  # log, sequence -> rank, where the rank is not the sequence
@@ -53,7 +55,9 @@ _HEAD: Final = struct.Struct(">BBQQqqIQQQI")
 _POSITION_BODY: Final = struct.Struct(">Q28xQ")
 """The position in a message's record, and further on the number of its body."""
 _POSITION_AT: Final = 14
-_BROKER: Final = struct.Struct(">BQQQQQQQQQ")
+_BROKER: Final = struct.Struct(">BQQQQQQQQQQQQQQQQQQQ")
+BROKER_NUMBERS: Final = 9
+"""The first numbers of a broker's record are its own; those of its main log follow."""
 _LOG_STATE: Final = struct.Struct(">BQQQQQQQQQQ")
 
 HEAD_BYTES: Final = _CRC.size + _HEAD.size
@@ -246,9 +250,9 @@ def with_body(value: bytes, raw: bytes) -> bytes:
     )
 
 
-def check_version(version: int) -> None:
-    if version != VERSION:
-        raise StoreVersionMismatch(f"a record has form {version}; this version of Polybus reads form {VERSION}")
+def check_version(version: int, expected: int = VERSION) -> None:
+    if version != expected:
+        raise StoreVersionMismatch(f"a record has form {version}; this version of Polybus reads form {expected}")
 
 
 class SettledMark:
@@ -266,23 +270,24 @@ def settled_mark(position: int, settled_ms: int, size: int, body: int) -> bytes:
     return sealed(_SETTLED.pack(position, settled_ms, size, body))
 
 
-def broker_record(numbers: list[int]) -> bytes:
-    return sealed(_BROKER.pack(VERSION, *numbers))
+def broker_record(numbers: list[int], main: list[int]) -> bytes:
+    """The counters of a broker with those of its main log: nearly every batch changes both."""
+    return sealed(_BROKER.pack(COUNTERS_VERSION, *numbers, *main))
 
 
-def broker_numbers(value: bytes) -> list[int]:
+def broker_numbers(value: bytes) -> tuple[list[int], list[int]]:
     payload = unsealed(value, "a partition's counters")
-    version, *numbers = _BROKER.unpack(payload)
-    check_version(version)
-    return numbers
+    check_version(payload[0], COUNTERS_VERSION)
+    _, *numbers = _BROKER.unpack(payload)
+    return numbers[:BROKER_NUMBERS], numbers[BROKER_NUMBERS:]
 
 
 def log_record(numbers: list[int]) -> bytes:
-    return sealed(_LOG_STATE.pack(VERSION, *numbers))
+    return sealed(_LOG_STATE.pack(COUNTERS_VERSION, *numbers))
 
 
 def log_numbers(value: bytes) -> list[int]:
     payload = unsealed(value, "a log's counters")
-    version, *numbers = _LOG_STATE.unpack(payload)
-    check_version(version)
+    check_version(payload[0], COUNTERS_VERSION)
+    _, *numbers = _LOG_STATE.unpack(payload)
     return numbers

@@ -41,15 +41,19 @@ class Timetable:
 
     def seal(self) -> int:
         """The open output is closed; gives the time before which no row is, for the counters' row."""
+        low = min(self.low, self._open)
+        for time_ms in self._unsynced:
+            low = min(low, time_ms)
         self._unsynced.append(self._open)
         self._open = NOT_DUE
-        return min(self.low, min(self._unsynced))
+        return low
 
     def synced(self) -> None:
         """The oldest closed output is on disk."""
         first = self._unsynced.popleft()
-        self.low = min(self.low, first)
-        self.wake(first)
+        if first != NOT_DUE:
+            self.low = min(self.low, first)
+            self.wake(first)
 
     def step_begins(self) -> None:
         self.walking = True

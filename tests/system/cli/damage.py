@@ -72,10 +72,11 @@ class Rows:
         value[-1] ^= 1
         self.put(key, bytes(value))
 
-    def change_counters(self, key: bytes, change: Callable[[list[int]], None], log: bool) -> None:
-        numbers = records.log_numbers(self.value(key)) if log else records.broker_numbers(self.value(key))
-        change(numbers)
-        self.put(key, records.log_record(numbers) if log else records.broker_record(numbers))
+    def change_counters(self, key: bytes, change: Callable[[list[int]], None], main: bool) -> None:
+        """Of a partition, or of its main log, whose counters are beside them."""
+        numbers, of_main = records.broker_numbers(self.value(key))
+        change(of_main if main else numbers)
+        self.put(key, records.broker_record(numbers, of_main))
 
     def change_message(self, key: bytes, **changes: int) -> None:
         stored = records.Stored(self.value(key))
@@ -108,20 +109,24 @@ def deleted(table: bytes, log_kind: int | None = None) -> Change:
     return lambda rows: rows.delete(rows.find(table, log_kind))
 
 
-def counter(position: int, by: int, table: bytes = records.LOG_META, log_kind: int | None = 0) -> Change:
-    """Adds to a counter of a log, or of a partition, that is not zero."""
+def counter(position: int, by: int) -> Change:
+    """Adds to a counter of a main log that is not zero."""
+    return _counter(position, by, True)
 
+
+def partition_counter(position: int, by: int) -> Change:
+    return _counter(position, by, False)
+
+
+def _counter(position: int, by: int, main: bool) -> Change:
     def change(rows: Rows) -> None:
-        log = table == records.LOG_META
-        read = records.log_numbers if log else records.broker_numbers
-
-        def wanted(key: bytes, value: bytes) -> bool:
-            return (not log or key[11] % 4 == log_kind) and 0 < read(value)[position] < 1 << 61
+        def wanted(_: bytes, value: bytes) -> bool:
+            return 0 < records.broker_numbers(value)[main][position] < 1 << 61
 
         def add(numbers: list[int]) -> None:
             numbers[position] += by
 
-        rows.change_counters(rows.find_where(table, wanted), add, log)
+        rows.change_counters(rows.find_where(records.META, wanted), add, main)
 
     return change
 
@@ -184,7 +189,7 @@ def same_position(rows: Rows) -> None:
 
 
 def unknown_entity(rows: Rows) -> None:
-    rows.put(records.partition_prefix(999, 0) + records.META, records.broker_record([0] * 9), store=0)
+    rows.put(records.partition_prefix(999, 0) + records.META, records.broker_record([0] * 9, [0] * 10), store=0)
 
 
 def misplaced(rows: Rows) -> None:
@@ -221,7 +226,7 @@ def mark_without_doubt(rows: Rows) -> None:
 
 def transfer_numbers(rows: Rows) -> None:
     key = rows.find(records.OUTBOX)[:7] + records.META
-    rows.change_counters(key, lambda numbers: numbers.__setitem__(8, 0), log=False)
+    rows.change_counters(key, lambda numbers: numbers.__setitem__(8, 0), main=False)
 
 
 def taken_over(rows: Rows) -> None:
@@ -288,15 +293,15 @@ DAMAGES = [
     Damage("position counter", counter(1, -1), "above the counter"),
     Damage("event counter", counter(8, -1), "above the counter"),
     Damage("low-water mark", counter(9, 1 << 20), "scans begin at"),
-    Damage("size", counter(5, 1, records.META), "bytes in all"),
-    Damage("scheduled counter", counter(3, 1, records.META), "scheduled messages"),
-    Damage("scheduled bytes", counter(4, 1, records.META), "scheduled bytes"),
-    Damage("transfer counter", counter(7, 1, records.META), "messages to be moved on"),
+    Damage("size", partition_counter(5, 1), "bytes in all"),
+    Damage("scheduled counter", partition_counter(3, 1), "scheduled messages"),
+    Damage("scheduled bytes", partition_counter(4, 1), "scheduled bytes"),
+    Damage("transfer counter", partition_counter(7, 1), "messages to be moved on"),
     Damage("transfer numbers", transfer_numbers, "above the counter"),
     Damage("numbers taken over", taken_over, "took over number 99"),
-    Damage("schedule's low-water mark", counter(1, 1 << 40, records.META), "scans of the schedule begin later"),
-    Damage("expiry's low-water mark", counter(2, 1 << 40, records.META), "scans for what has expired begin later"),
-    Damage("body numbers", counter(0, -1, records.META), "above the counter"),
+    Damage("schedule's low-water mark", partition_counter(1, 1 << 40), "scans of the schedule begin later"),
+    Damage("expiry's low-water mark", partition_counter(2, 1 << 40), "scans for what has expired begin later"),
+    Damage("body numbers", partition_counter(0, -1), "above the counter"),
     Damage("another size", message(records.ACTIVE, 0, size=1), "bytes"),
     Damage("another partition's number", message(records.DEFERRED, sequence=1 << 48), "belongs to partition"),
     Damage("another expiry", message(records.DEFERRED, 0, expires_ms=1), "its index row is missing: expiry"),

@@ -43,7 +43,7 @@ def audit(rows: dict[bytes, bytes], broker: Broker) -> None:
     if not found.of(records.META):
         assert not any(found.tables.values())
         return
-    counters = records.broker_numbers(found.of(records.META)[b""])
+    counters, _ = records.broker_numbers(found.of(records.META)[b""])
     bodies, due_low, expiry_low, scheduled, scheduled_bytes, size, _, transfers, transfer_number = counters
     active = {log_and_number(key): Stored(value) for key, value in found.of(records.ACTIVE).items()}
     settled = {log_and_number(key): SettledMark(value) for key, value in found.of(records.SETTLED).items()}
@@ -73,6 +73,8 @@ def _audit_logs(
     metas = {
         int.from_bytes(key, "big"): records.log_numbers(value) for key, value in found.of(records.LOG_META).items()
     }
+    assert MAIN not in metas, "the main log's counters are in the broker's record"
+    metas[MAIN] = records.broker_numbers(found.of(records.META)[b""])[1]
     assert {log_id for log_id, _ in (*active, *deferred)} <= set(metas), "messages of a log without counters"
     events = Counter(log_and_number(key)[0] for key in found.of(records.EVENTS))
     for log_id, numbers in metas.items():

@@ -39,7 +39,7 @@ def test_another_version_is_refused() -> None:
     with pytest.raises(StoreVersionMismatch):
         Stored(records.sealed(bytes(payload)))
     for written, read in (
-        (records.broker_record([0] * 9), records.broker_numbers),
+        (records.broker_record([0] * 9, [0] * 10), records.broker_numbers),
         (records.log_record([0] * 10), records.log_numbers),
     ):
         changed = bytearray(written[4:])
