@@ -9,7 +9,7 @@ import pytest
 from polybus.amqp.events import Closed, LinkDetached, Opened, SessionBegun, SessionEnded
 from polybus.amqp.frames import AMQP_HEADER, EMPTY_FRAME, SASL_HEADER, TLS_HEADER, frame
 from polybus.amqp.outcomes import AmqpError
-from polybus.amqp.performatives import Begin, Close, End, Open
+from polybus.amqp.performatives import Attach, Begin, Close, Detach, End, Open
 from polybus.limits import (
     AMQP_CHANNEL_MAX,
     AMQP_CLOSE_MS,
@@ -130,6 +130,18 @@ def test_frames_on_a_channel_without_session_close_the_connection():
     close = peer.frames()[-1]
     assert close.name == "close"
     assert error_of(close, 0)[0] == "amqp:illegal-state"
+
+
+def test_links_that_are_detached_after_their_session_has_ended_are_no_error():
+    peer = Peer().opened()
+    peer.attach(0, True)
+    peer.send(End())
+    peer.send(Detach(0))
+    assert peer.condition() is None
+    peer.send(Begin(0, 1, 1))
+    peer.send(End())
+    peer.send(Attach("late", 0, True))
+    assert peer.condition() == "amqp:illegal-state"
 
 
 def test_begin_twice_on_a_channel_closes_the_connection():

@@ -79,6 +79,8 @@ class Connection(Reader):
         self.mechanism: str | None = None
         self.peer: Open | None = None
         self.link_count = 0
+        self._ended: dict[int, None] = {}
+        """Channels on which a session has ended and no other has begun."""
         self.frame_limit = SMALLEST_MAX_FRAME_SIZE
         self.out: list[bytes] = []
         self.dirty: list[SessionWriter] = []
@@ -168,6 +170,7 @@ class Connection(Reader):
 
     def forget_session(self, session: Session) -> None:
         del self.sessions[session.channel]
+        self._ended[session.channel] = None
 
     def on_header(self, name: str, events: list[Event]) -> None:
         """Answers a protocol header; one that we do not speak gets ours, and the end. AMQP 1.0 §2.2."""
@@ -245,11 +248,14 @@ class Connection(Reader):
             raise ProtocolError("amqp:illegal-state", f"channel {channel} has a session already")
         session = Session(self, channel, begin)
         self.sessions[channel] = session
+        self._ended.pop(channel, None)
         session.answer_begin()
         events.append(SessionBegun(session))
 
     def _to_session(self, given: Frame, events: list[Event]) -> None:
         session = self.sessions.get(given.channel)
+        if session is None and given.name == "detach" and given.channel in self._ended:
+            return  # the Python SDK ends a session and then detaches its links
         if session is None:
             raise ProtocolError("amqp:illegal-state", f"channel {given.channel} has no session")
         action = step(SESSION, session.state, given.name)[0]

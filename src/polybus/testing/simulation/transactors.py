@@ -42,18 +42,18 @@ class Transactor(Receiver):
         key = self.rng.choice(KEYS)
         for _ in range(self.rng.randint(1, 4)):
             if process is self.world.life and self.world.bus is not None:
-                self._join(transaction, name, key)
+                await self._join(transaction, name, key)
             if self.rng.random() < 0.3:
                 await self.world.sleep(self.rng.choice((1, 50, 2_000)))
         await self._discharge(transaction, name, process is self.world.life)
 
-    def _join(self, transaction: Transaction, name: str, key: str) -> None:
+    async def _join(self, transaction: Transaction, name: str, key: str) -> None:
         if self.held and self.rng.random() < 0.5:
             self._join_settlement(transaction, name, self.held.pop(0))
             return
         entrance = self.pick_entrance(ttl=False)
         if entrance is not None:
-            self._join_send(transaction, name, entrance, key)
+            await self._join_send(transaction, name, entrance, key)
 
     def _join_settlement(self, transaction: Transaction, name: str, held: Held) -> None:
         op = self.rng.choice((Op.COMPLETE, Op.COMPLETE, Op.ABANDON, Op.DEFER, Op.DEAD_LETTER))
@@ -69,16 +69,25 @@ class Transactor(Receiver):
             self.held.append(held)
         self.pen.record(op, held.name, outcome, transaction=name, **held.fields())
 
-    def _join_send(self, transaction: Transaction, name: str, entrance: Entrance, key: str) -> None:
+    async def _join_send(self, transaction: Transaction, name: str, entrance: Entrance, key: str) -> None:
         letter = self.letter(entrance, SESSIONS[0] if entrance.sessions else key)
         entity: Entity = self.world.namespace.entity(entrance.entity)
+        began = self.pen.begin()
+        op = Op.SEND
         try:
-            transaction.send(entity, [letter.message()])
+            if self.rng.random() < 0.3:
+                op = Op.SCHEDULE
+                letter.due_ms = self.world.clock.now().wall_ms + self.rng.choice(self.world.schedules_ms)
+                await self.call(transaction.schedule(entity, [letter.message()]))
+            else:
+                transaction.send(entity, [letter.message()])
             outcome = OK
         except PolybusError as error:
             outcome = outcome_of(error)
+        if op == Op.SCHEDULE and outcome == UNKNOWN:
+            outcome = FAILED  # only its number is in doubt: what has no number is not in the transaction
         recorded = entrance.recorded(letter.colour)
-        self.pen.record(Op.SEND, recorded, outcome, transaction=name, **letter.fields())
+        self.pen.record(op, recorded, outcome, began=began, transaction=name, **letter.fields())
         if entrance.churning is not None and outcome == OK:
             self.pen.record(Op.SEND, entrance.churning, UNKNOWN, transaction=name, **letter.fields())
 
