@@ -17,6 +17,7 @@ from polybus.gateway.http_promises import from_promise
 from polybus.gateway.http_request import Call, Disconnected
 from polybus.namespace.entity import Entity, Subscription
 from polybus.namespace.names import Address
+from polybus.namespace.operations import require_one
 from polybus.namespace.source import Delivery, give_back
 
 SESSIONS_REFUSED = (
@@ -87,6 +88,8 @@ async def receive_one(call: Call, place: Place, seconds: float) -> Delivery | No
             if gone.done():
                 raise Disconnected
             answered = waiting.outcome.done()
+            if not answered:
+                require_one(place.entity.partitions)
             return waiting.outcome.result() if answered else None
     finally:
         gone.cancel()

@@ -34,7 +34,7 @@ async def peek(
     partitions = entity.partitions
     if session is not None:
         partitions = [partitions[partition_for(session, len(partitions))]]
-    _require_one(partitions)
+    require_one(partitions)
     found: list[Peeked] = []
     for partition in partitions:
         if partition.index < from_number >> 48 or partition.broker is None:
@@ -57,7 +57,7 @@ async def peek(
     return found
 
 
-def _require_one(partitions: list[PartitionHost]) -> None:
+def require_one(partitions: list[PartitionHost]) -> None:
     """Raises where none can be reached: an empty answer would say that there is nothing (C5, F1)."""
     if all(partition.broker is None for partition in partitions):
         partitions[0].require()
@@ -158,7 +158,7 @@ async def list_sessions(
 ) -> list[str]:
     """Ids of sessions in a stable order, partition by partition, of those that can be reached (G14)."""
     del namespace
-    _require_one(entity.partitions)
+    require_one(entity.partitions)
     found: list[str] = []
     for partition in entity.partitions:
         if partition.broker is None:

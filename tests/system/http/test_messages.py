@@ -52,6 +52,20 @@ def path_of(url: str) -> str:
     return httpx.URL(url).raw_path.decode()
 
 
+@pytest.mark.parametrize("verb", ["POST", "DELETE"])
+def test_an_empty_answer_is_no_answer_where_no_store_can_be_asked(own_server: Server, verb: str) -> None:
+    server = own_server
+    description = QueueDescription(path="q", enable_partitioning=True)
+    server.wait(server.namespace.management.create(description))
+    with server.client() as http:
+        for number in range(len(server.disks)):
+            assert http.request(verb, "/q/messages/head?timeout=0").status_code == 204
+            server.take_down(number)
+        assert http.request(verb, "/q/messages/head?timeout=0").status_code == 503
+        server.bring_up(1)
+        assert http.request(verb, "/q/messages/head?timeout=0").status_code == 204
+
+
 def test_a_message_goes_in_and_comes_out(server: Server, http: httpx.Client, queue: str) -> None:
     given = {
         "MessageId": "m-1",
