@@ -68,6 +68,7 @@ class StoreHost:
         self._committing: Output | None = None
         self._scheduled = False
         self._retry_ms = REOPEN_MS
+        self._full_ms = 0
         self._closing = False
 
     @property
@@ -111,6 +112,7 @@ class StoreHost:
         if error is not None:
             self.fence(error, batch)
             return
+        self._full_ms = 0
         self.commits += 1
         self.committed_bytes += batch.bytes
         batch.release()
@@ -194,9 +196,14 @@ class StoreHost:
         if driver is None:
             self._retry_later()
         elif full:
-            # Nothing was written and the store is good; only the brokers' memory ran ahead of it.
+            # Nothing was written and the store is good; only the brokers' memory ran ahead of it. One that refuses
+            # again before it has taken anything comes back more and more slowly.
             self.full = True
-            self._loop.call_soon(self._take, driver, Promise())
+            if self._full_ms:
+                self._loop.call_later(self._full_ms / 1000, self._take, driver, Promise())
+            else:
+                self._loop.call_soon(self._take, driver, Promise())
+            self._full_ms = min(max(self._full_ms * 2, REOPEN_MS), REOPEN_MS_MAX)
         else:
             driver.close(lambda _: self._retry_later())
 

@@ -180,6 +180,30 @@ def test_a_full_store_refuses_with_the_quota_error_and_goes_on(scene: Scene) -> 
     assert scene.replies[1] == ("b", None, None)
 
 
+def test_a_store_that_stays_full_comes_back_more_and_more_slowly(scene: Scene) -> None:
+    for _ in range(3):
+        scene.write("a")
+        scene.loop.turn()
+        scene.driver.finish(StoreFull("no space"))
+        scene.loop.turn()
+        if scene.loop.timers:
+            assert not scene.host.available
+            _, callback, args = scene.loop.timers[-1]
+            callback(*args)
+        assert scene.host.available
+    pauses = [delay for delay, _, _ in scene.loop.timers]
+    assert len(pauses) == 2
+    assert pauses[1] == 2 * pauses[0]
+    scene.write("b")
+    scene.loop.turn()
+    scene.driver.finish()
+    scene.write("c")
+    scene.loop.turn()
+    scene.driver.finish(StoreFull("no space"))
+    scene.loop.turn()
+    assert scene.host.available, "it took something: the first refusal after that is nothing to wait for"
+
+
 def test_another_store_in_its_place_is_refused(scene: Scene) -> None:
     scene.host.fence(StoreError("gone"), None)
     scene.memory = MemoryStore()
