@@ -16,6 +16,7 @@ from tests.spark.kit import Kit, start_spark
 LONG = {
     "test_notebook",
     "test_pipelines_enrich",
+    "test_pipelines_pages",
     "test_pipelines_redrive",
     "test_pipelines_redrive_crash",
     "test_pipelines_replay",

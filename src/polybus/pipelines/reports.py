@@ -18,6 +18,8 @@ from typing import Final
 from polybus.pipelines.charts import number_text
 
 Cell = str | float | int | None
+_SHORT_CHARACTERS: Final = 20
+"""Texts up to here stay in one line of a table; a message's key may have 128 characters and no space."""
 
 _STYLE: Final = """
 .polybus { color-scheme: light dark; --ground: #ffffff; --ink: #1c2126; --soft: #5d6670; --rule: #d9dee3;
@@ -28,18 +30,21 @@ _STYLE: Final = """
 .polybus h1 { font-size: 1.5rem; margin: 0; }
 .polybus h2 { font-size: 1.1rem; margin: 2.2rem 0 .4rem; }
 .polybus p { margin: .3rem 0; }
-.polybus figure { margin: 0; }
+.polybus figure { margin: 0; overflow-x: auto; }
 .polybus .soft { color: var(--soft); }
-.polybus .pair { display: grid; gap: 1.5rem; grid-template-columns: minmax(0, 3fr) minmax(0, 2fr); align-items: start; }
+.polybus .pair { display: grid; gap: 1.5rem; grid-template-columns: minmax(0, 1fr) minmax(0, 1fr); align-items: start; }
 @media (max-width: 60rem) { .polybus .pair { grid-template-columns: minmax(0, 1fr); } }
 .polybus .scroll { max-height: 22rem; overflow: auto; }
-.polybus table { border-collapse: collapse; font-variant-numeric: tabular-nums; width: 100%; }
-.polybus th, .polybus td { background: var(--ground); border-bottom: 1px solid var(--rule); padding: .15rem .5rem;
-  text-align: left; overflow-wrap: anywhere; }
-.polybus th { color: var(--soft); font-weight: 600; position: sticky; top: 0; }
-.polybus .number { text-align: right; white-space: nowrap; overflow-wrap: normal; }
-.polybus svg { display: block; width: 100%; height: auto; }
-.polybus svg text { fill: var(--soft); font-size: 12px; }
+.polybus table { border-collapse: collapse; font-size: 13px; font-variant-numeric: tabular-nums; width: 100%; }
+.polybus th, .polybus td { background: var(--ground); border-bottom: 1px solid var(--rule); padding: .15rem .4rem;
+  text-align: left; }
+.polybus th { color: var(--soft); font-weight: 600; position: sticky; top: 0; vertical-align: bottom; }
+.polybus td { white-space: nowrap; }
+.polybus .long { min-width: 9rem; overflow-wrap: anywhere; white-space: normal; }
+.polybus .number { text-align: right; }
+.polybus figure > svg { display: block; width: 100%; min-width: 32rem; height: auto; }
+.polybus svg text { fill: var(--soft); font-size: 13px; }
+.polybus svg .title { font-weight: 600; }
 .polybus .grid { stroke: var(--rule); }
 .polybus .bar { fill: var(--c1); }
 .polybus .mark { stroke: var(--mark); stroke-dasharray: 5 4; }
@@ -50,7 +55,7 @@ _STYLE: Final = """
 .polybus .c4 { --own: var(--c4); }
 .polybus .line { stroke: var(--own); }
 .polybus .dot { fill: var(--own); }
-.polybus .legend { display: flex; gap: 1.2rem; color: var(--soft); }
+.polybus .legend { display: flex; flex-wrap: wrap; gap: .2rem 1.2rem; color: var(--soft); }
 .polybus .key::before { background: var(--own); content: ""; display: inline-block; width: .8em; height: .8em;
   margin-right: .4em; border-radius: 2px; }
 """
@@ -64,13 +69,17 @@ class Table:
     headings: Sequence[str]
     rows: Sequence[Sequence[Cell]]
 
+    def _numeric(self, place: int) -> bool:
+        return bool(self.rows) and all(not isinstance(row[place], str) for row in self.rows)
+
     def html(self) -> str:
-        numeric = [all(not isinstance(row[place], str) for row in self.rows) for place in range(len(self.headings))]
+        numeric = [self._numeric(place) for place in range(len(self.headings))]
         head = "".join(_cell("th", heading, right) for heading, right in zip(self.headings, numeric, strict=True))
         body = "".join(
             f"<tr>{''.join(_cell('td', cell, right) for cell, right in zip(row, numeric, strict=True))}</tr>"
             for row in self.rows
         )
+        body = body or f'<tr><td class="soft" colspan="{len(self.headings)}">none</td></tr>'
         return f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
@@ -100,8 +109,8 @@ def page(title: str, subtitle: str, sections: Sequence[Section]) -> str:
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title></head><body><style>body {{ margin: 0; }} {_STYLE}</style>"
-        f'<main class="polybus"><h1>{escape(title)}</h1><p class="soft">{escape(subtitle)}</p>{body}</main>'
+        f"<title>{escape(title)}</title><style>body {{ margin: 0; }} {_STYLE}</style></head>"
+        f'<body class="polybus"><main><h1>{escape(title)}</h1><p class="soft">{escape(subtitle)}</p>{body}</main>'
         "</body></html>\n"
     )
 
@@ -127,4 +136,5 @@ def time_text(moment: datetime) -> str:
 
 def _cell(tag: str, cell: Cell, right: bool) -> str:
     text = cell if isinstance(cell, str) else number_text(cell)
-    return f"<{tag}{' class=number' if right else ''}>{escape(text)}</{tag}>"
+    name = "number" if right else "long" if tag == "td" and len(text) > _SHORT_CHARACTERS else ""
+    return f"<{tag}{f' class={name}' if name else ''}>{escape(text)}</{tag}>"

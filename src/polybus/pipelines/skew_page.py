@@ -61,7 +61,7 @@ class Skew:
         return Section(
             "Partitions",
             f"The fullest partition has {self.imbalance:.2f} times the mean (the broken line); 1.00 is even."
-            f" {self.keyless:,} messages had no key and went to the partitions in turn.",
+            f" Messages without a key, which go to the partitions in turn: {self.keyless:,}.",
             charts.bars("Messages by partition", names, [load.messages for load in loads], mark=mean),
             Table(["partition", "messages", "%", "keys", "bytes"], rows),
         )
@@ -96,13 +96,12 @@ class Skew:
         rows: list[list[Cell]] = [
             [lag.partition, lag.waiting, *(lag.cursors.get(name) for name in cursors)] for lag in self.lags
         ]
+        known = [(str(lag.partition), lag.waiting) for lag in self.lags if lag.waiting is not None]
         return Section(
             "Lag",
             "Messages that wait for receivers, and what each cursor has not read.",
             charts.bars(
-                "Waiting messages by partition",
-                [str(lag.partition) for lag in self.lags],
-                [lag.waiting or 0 for lag in self.lags],
+                "Waiting messages by partition", [name for name, _ in known], [waiting for _, waiting in known]
             ),
             Table(["partition", "waiting", *cursors], rows),
         )
@@ -116,11 +115,15 @@ class Skew:
             [name, round(line.largest), round(line.imbalance, 3), round(line.floor, 3), line.empty]
             for name, line in zip(names, self.lines, strict=True)
         ]
+        judged = advice(now, self.lines) if self.messages else "There was none."
         return Section(
             "Other numbers of partitions",
-            f"Where the bus's own hash would have put this very traffic. {advice(now, self.lines)}",
+            f"Where the bus's own hash would have put this very traffic; the broken line is an even load. {judged}",
             charts.bars(
-                "Fullest partition against the mean", names, [line.imbalance for line in self.lines], mark=1.0
+                "Fullest partition, times the mean, by number of partitions",
+                names,
+                [line.imbalance for line in self.lines],
+                mark=1.0,
             ),
             Table(["partitions", "fullest", "times the mean", "hottest key alone", "empty"], rows),
         )

@@ -1,4 +1,6 @@
-"""The page of `kind: sla`: latency, deliveries and dead letters over windows, as plots and as numbers."""
+"""The page of `kind: sla`: latency, deliveries and dead letters over windows, as plots and as numbers.
+
+Plots go on in time from left to right; tables begin with the newest window."""
 
 from __future__ import annotations
 
@@ -8,9 +10,11 @@ from datetime import UTC, datetime, timedelta
 
 from polybus.pipelines import charts
 from polybus.pipelines.charts import Series
+from polybus.pipelines.fields import duration_text
 from polybus.pipelines.reports import Cell, Section, Table, page
 
 LATENCIES = ("p50", "p95", "p99", "max")
+_WINDOW = "window (UTC)"
 
 
 @dataclass(frozen=True)
@@ -96,18 +100,16 @@ class Sla:
 
     def _latency(self) -> Section:
         names = self._names()
-        series = [
-            Series(f"{each}, ms", [window.latency_ms.get(each) for window in self.windows]) for each in LATENCIES
-        ]
+        series = [Series(each, [window.latency_ms.get(each) for window in self.windows]) for each in LATENCIES]
         rows: list[list[Cell]] = [
             [name, window.completed, *(window.latency_ms.get(each) for each in LATENCIES), self._verdict(window)]
             for name, window in zip(names, self.windows, strict=True)
         ]
         return Section(
             "Latency",
-            f"Milliseconds from enqueue to completion. {self._promise()}",
-            charts.lines("Latency by window", names, series),
-            Table(["window", "completed", *LATENCIES, "broken"], rows),
+            f"From enqueue to completion. {self._promise()}",
+            charts.lines("Latency by window (UTC), ms", names, series),
+            Table([_WINDOW, "completed", *(f"{each}, ms" for each in LATENCIES), "broken"], rows[::-1]),
         )
 
     def _verdict(self, window: Window) -> str:
@@ -116,7 +118,7 @@ class Sla:
     def _promise(self) -> str:
         if not self.targets:
             return ""
-        told = [f"{name} at most {most:,} ms" for name, most in self.targets.latency_ms.items()]
+        told = [f"{name} at most {duration_text(most)}" for name, most in self.targets.latency_ms.items()]
         if self.targets.dead_letter_rate is not None:
             told.append(f"dead letters at most {self.targets.dead_letter_rate:.2%}")
         return f"Promised: {', '.join(told)}. {self.broken} of {len(self.windows)} windows broke a promise."
@@ -135,8 +137,8 @@ class Sla:
         return Section(
             "Flow",
             "Messages that came, that were completed, and deliveries that were abandoned or whose lock expired.",
-            charts.lines("Messages by window", names, series),
-            Table(["window", "enqueued", "completed", "dead", "expired", "returned"], rows),
+            charts.lines("Messages by window (UTC)", names, series),
+            Table([_WINDOW, "enqueued", "completed", "dead", "expired", "returned"], rows[::-1]),
         )
 
     def _dead(self) -> Section:
@@ -149,7 +151,7 @@ class Sla:
         return Section(
             "Dead letters",
             f"Of what ended in a window, the part that died, in percent. In all {died:,} of {ended:,}.",
-            charts.lines("Dead letters in percent", names, [Series("dead letters, %", rates)]),
+            charts.lines("Dead letters by window (UTC), %", names, [Series("dead letters, %", rates)]),
             Table(["reason", "messages"], [[reason, count] for reason, count in self.reasons]),
         )
 

@@ -120,12 +120,15 @@ def advice(now: int, lines: Sequence[WhatIf]) -> str:
             "One key alone fills the fullest partition: more partitions would not help, a finer key would"
             " (the order within it is then that of the finer key)."
         )
-    better = [line for line in lines if line.imbalance < 0.8 * current.imbalance]
+    # What the fullest has to carry is what counts: a single partition would be even, and carry everything.
+    better = [line for line in lines if line.largest < 0.8 * current.largest]
     if not better:
-        return "The keys are few or uneven: no number of partitions that was looked at spreads them much better."
+        return (
+            "The keys are few or uneven: no number of partitions that was looked at makes the fullest much smaller."
+        )
     # Among those that are clearly better the fewest partitions cost the least.
     chosen = min(better, key=lambda line: line.partitions)
     return (
-        f"With {chosen.partitions} partitions the fullest would have {chosen.imbalance:.2f} times the mean,"
-        f" instead of {current.imbalance:.2f} times."
+        f"With {chosen.partitions} partitions the fullest would have {round(chosen.largest):,} messages,"
+        f" instead of {round(current.largest):,}."
     )

@@ -60,7 +60,17 @@ def test_a_scale_holds_the_largest_value_in_a_few_even_steps(largest: float) -> 
 
 @pytest.mark.parametrize("nothing", [0.0, -1.0, float("nan"), float("inf")])
 def test_where_there_is_nothing_to_draw_there_is_a_scale_all_the_same(nothing: float) -> None:
-    assert scale_to(nothing).ticks == [0.0, 0.5, 1.0]
+    assert scale_to(nothing).ticks == [0.0, 1.0]
+
+
+@given(st.integers(1, 10**12))
+def test_what_is_counted_has_no_halves_at_its_axis(largest: int) -> None:
+    scale = scale_to(largest, whole=True)
+    assert scale.step >= 1
+    assert scale.top >= largest
+    assert all(tick == int(tick) for tick in scale.ticks)
+    labels = {text.text for text in drawn(charts.bars("p", ["a"], [1])).iter("text")}
+    assert labels == {"p", "a", "0", "1"}
 
 
 @pytest.mark.parametrize(
@@ -72,11 +82,21 @@ def test_numbers_are_written_as_people_read_them(value: float | None, text: str)
 
 
 @pytest.mark.parametrize(
-    ("value", "text"),
-    [(0, "0"), (0.5, "0.5"), (9000, "9000"), (20_000, "20k"), (2.5e6, "2.5M"), (3e9, "3G"), (1e12, "1T")],
+    ("value", "largest", "text"),
+    [
+        (0, 0, "0"),
+        (0.5, 1, "0.5"),
+        (9000, 9000, "9000"),
+        (5000, 20_000, "5k"),
+        (20_000, 20_000, "20k"),
+        (0, 20_000, "0"),
+        (5e5, 2.5e6, "0.5M"),
+        (3e9, 3e9, "3G"),
+        (1e12, 1e12, "1T"),
+    ],
 )
-def test_numbers_at_an_axis_are_short(value: float, text: str) -> None:
-    assert charts.short_text(value) == text
+def test_numbers_at_an_axis_are_short_and_all_in_one_unit(value: float, largest: float, text: str) -> None:
+    assert charts.short_text(value, largest) == text
 
 
 # Plots
@@ -161,6 +181,36 @@ def test_several_lines_have_a_legend_and_more_than_four_are_refused() -> None:
         charts.lines("five", ["a"], [Series(str(number), [1.0]) for number in range(5)])
 
 
+def test_a_plot_says_what_it_shows_and_where_it_shows_nothing_it_says_that() -> None:
+    def texts(svg: str) -> list[str | None]:
+        return [text.text for text in drawn(svg).iter("text")]
+
+    for empty in (charts.bars("Keys", [], []), charts.rows("Keys", [], []), charts.lines("Keys", [], [])):
+        assert texts(empty)[0] == "Keys"
+        assert "nothing to show yet" in texts(empty)
+    assert "nothing to show yet" in texts(charts.lines("l", ["a"], [Series("s", [None])]))
+    assert "0 everywhere" in texts(charts.bars("Lag", ["0", "1"], [0, 0]))
+    full = texts(charts.bars("Lag", ["0", "1"], [0, 1])) + texts(charts.rows("Keys", ["k"], [1]))
+    assert {"0 everywhere", "nothing to show yet"}.isdisjoint(full)
+
+
+def test_a_long_name_is_cut_at_its_end() -> None:
+    picture = drawn(charts.rows("Keys", ["short", "W" * 80], [2, 1]))
+    _, place = picture.iter("svg")
+    (text,) = place
+    assert (text.attrib["text-anchor"], place.attrib["overflow"]) == ("start", "hidden")
+    bars = [float(bar.attrib["x"]) for bar in picture.iter("rect")]
+    assert float(place.attrib["width"]) < min(bars)
+
+
+def test_a_point_without_neighbours_is_large_enough_to_be_seen() -> None:
+    radii = [
+        float(dot.attrib["r"])
+        for dot in drawn(charts.lines("l", list("abcd"), [Series("s", [1, 2, None, 4])])).iter("circle")
+    ]
+    assert radii[0] == radii[1] < radii[2]
+
+
 def test_a_plot_keeps_its_shape() -> None:
     assert drawn(charts.bars("a", ["1"], [1])).attrib["viewBox"] == f"0 0 {WIDTH} {HEIGHT}"
 
@@ -220,6 +270,12 @@ def test_columns_of_numbers_are_set_to_the_right() -> None:
     html = Table(["key", "n"], [["1", 5], ["2", None]]).html()
     assert "<td>1</td><td class=number>5</td>" in html
     assert "<td class=number>-</td>" in html
+
+
+def test_a_table_without_rows_says_so_and_long_texts_may_be_broken() -> None:
+    assert '<td class="soft" colspan="2">none</td>' in Table(["key", "n"], []).html()
+    html = Table(["key", "n"], [["k" * 128, 5]]).html()
+    assert f"<td class=long>{'k' * 128}</td>" in html
 
 
 def test_a_page_is_put_in_its_place_at_once(tmp_path: Path) -> None:

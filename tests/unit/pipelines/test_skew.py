@@ -81,14 +81,15 @@ def test_one_hot_key_is_not_spread_by_any_number_of_partitions() -> None:
 
 def test_the_advice_follows_the_lines() -> None:
     def line(partitions: int, uneven: float) -> WhatIf:
-        return WhatIf(partitions, 0, 0, uneven, 1.0)
+        return WhatIf(partitions, 32_000 / partitions * uneven, 0, uneven, 1.0)
 
     assert "spread well" in advice(16, [line(8, 3.0), line(16, 1.1)])
     assert "spread well" in advice(7, [line(8, 3.0)])
-    assert "With 8 partitions the fullest would have 1.20 times" in advice(
-        16, [line(4, 2.4), line(8, 1.2), line(16, 2.5), line(32, 1.1)]
+    # Fewer partitions are always more even, and carry more each.
+    assert "With 32 partitions the fullest would have 1,100 messages, instead of 5,000." in advice(
+        16, [line(1, 1.0), line(8, 1.2), line(16, 2.5), line(32, 1.1), line(64, 1.1)]
     )
-    assert "much better" in advice(16, [line(8, 2.4), line(16, 2.5)])
+    assert "much smaller" in advice(16, [line(1, 1.0), line(8, 2.4), line(16, 2.5), line(32, 4.9)])
 
 
 @pytest.mark.parametrize(("values", "uneven"), [([], 1.0), ([0, 0], 1.0), ([5, 5], 1.0), ([9, 0, 0], 3.0)])
@@ -148,7 +149,7 @@ def test_the_page_has_every_number_beside_its_plot() -> None:
     assert (skew.messages, skew.imbalance, skew.hottest_share) == (40, 1.5, 0.7)
     html = skew.html()
     assert html.count("<svg") == html.count("<table") == 5
-    for text in ("&lt;hot&gt;", "1.50 times the mean", "16-31", "2 (now)", "finer key", "3 messages had no key"):
+    for text in ("&lt;hot&gt;", "1.50 times the mean", "16-31", "2 (now)", "finer key", "in turn: 3."):
         assert text in html
 
 

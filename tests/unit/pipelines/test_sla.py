@@ -73,7 +73,7 @@ def test_the_page_has_every_number_beside_its_plot() -> None:
         "12:01",
         "45.5",
         "&lt;why&gt;",
-        "p50 at most 5 ms",
+        "p50 at most 5ms",
         "1 of 2 windows broke",
         "at most 50.00%",
     ):
