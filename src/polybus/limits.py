@@ -435,3 +435,7 @@ HTTP_FILTER_DEPTH = 16
 """Parentheses inside parentheses in a `$filter`; it is read by functions that call each other."""
 REPLAY_STEP_ROWS = 100_000
 """Rows of one step of a replay that does not wait: an epoch that is staged in a few seconds."""
+
+# --- pipelines: tables ---
+LAKE_COMMIT_TRIES = 20
+"""Times that a compaction of an Iceberg table tries to put its files in the place of others, while captures commit."""

@@ -96,7 +96,10 @@ def delta_table() -> Any:
 
 def compact_delta(root: Path, target_bytes: int) -> tuple[int, int, int]:
     """Files before and after, and rows in them."""
-    table = delta_table()(str(root))
+    DeltaTable = delta_table()  # noqa: N806
+    if not DeltaTable.is_deltatable(str(root)):
+        return 0, 0, 0
+    table = DeltaTable(str(root))
     before = len(table.file_uris())
     table.optimize.compact(target_size=target_bytes)
     return before, len(table.file_uris()), int(table.count())

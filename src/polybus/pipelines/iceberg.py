@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 from polybus.errors import ConfigError
 from polybus.pipelines.lake import Batch, Lake
@@ -83,7 +84,12 @@ class IcebergLake(Lake):
     def files(self) -> list[Path]:
         table = self.table()
         tasks = [] if table is None else table.scan().plan_files()
-        return sorted(Path(task.file.file_path) for task in tasks)
+        return sorted(local_path(task.file.file_path) for task in tasks)
+
+
+def local_path(told: str) -> Path:
+    """Where a data file lies: the capture names it by its path, engines by a URL."""
+    return Path(unquote(urlsplit(told).path) if told.startswith("file:") else told)
 
 
 def _partition(spec: Any, levels: tuple[str, ...]) -> None:

@@ -37,7 +37,7 @@ class LakeFile:
     path: str
     """Where it lies, beginning at the captured folder."""
     staged: str
-    """What it was called in the staging folder."""
+    """What it was called in the staging folder; nothing where it lay in its place before, as a part of others."""
     rows: int
     bytes: int
     first_time: int | None = None
@@ -120,7 +120,7 @@ class ManifestFolder:
     def commit(self, manifest: Manifest) -> None:
         """From here on the files of this manifest are in, whatever happens; then they are put in place."""
         for file in manifest.files:
-            if not (self.staging(manifest.id) / file.staged).exists():
+            if file.staged and not (self.staging(manifest.id) / file.staged).exists():
                 raise ConfigError(f"{self.root}: somebody else writes here under the same checkpoint")
         path = self._path(manifest.id)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +137,8 @@ class ManifestFolder:
         """Moves the files of a committed manifest in place and removes what it replaces. May be done again."""
         staging = self.staging(manifest.id)
         for file in manifest.files:
-            move(staging / file.staged, self.root / file.path)
+            if file.staged:
+                move(staging / file.staged, self.root / file.path)
         shutil.rmtree(staging, ignore_errors=True)
         kept = {file.path for file in manifest.files}
         for name in manifest.replaces:

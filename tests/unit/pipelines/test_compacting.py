@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polybus.errors import ConfigError
-from polybus.pipelines.compacting import Compacted, compact_capture, compact_folder, planned
+from polybus.pipelines.compacting import compact_capture, compact_folder
 from polybus.pipelines.declaration import parse
 from polybus.pipelines.lake import CheckpointBehind
 from polybus.pipelines.manifests import LakeFile
+from polybus.pipelines.merging import Compacted, planned
 from tests.unit.pipelines.lakes import QUERY, opened, rows, write
 from tests.unit.pipelines.test_lakes import Fall, falling, plain, positions
 
@@ -85,14 +86,22 @@ def test_what_is_captured_meanwhile_is_kept(tmp_path: Path, monkeypatch: pytest.
     assert positions(lake) == plain(tmp_path) == list(range(20))
 
 
+@pytest.mark.parametrize("kept", [False, True])
 def test_whatever_moment_a_compaction_dies_at_readers_see_every_row_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool
 ) -> None:
+    """Also where some files stay as they are, for they were compacted before."""
     after, fell = 0, True
     while fell:
         root = tmp_path / str(after)
-        filled(root, batches=3)
+        filled(root, batches=4)
         lake = opened(root, "parquet")
+        expected = list(range(16))
+        if kept:
+            compact_folder(lake.folder, LARGE, time.time() + 1)
+            for number in (4, 5):
+                write(lake, number, rows(3_610 + number * 4, 4, seconds=1))
+            expected += range(3_626, 3_634)
         with monkeypatch.context() as patch:
             falling(patch, after)
             try:
@@ -100,14 +109,28 @@ def test_whatever_moment_a_compaction_dies_at_readers_see_every_row_once(
                 fell = False
             except Fall:
                 fell = True
-        assert positions(lake) == list(range(12))
+        assert positions(lake) == expected
         lake.recover(QUERY)
-        assert positions(lake) == list(range(12))
+        assert positions(lake) == expected
         compact_folder(lake.folder, LARGE, time.time() + 1)
-        assert positions(lake) == plain(root) == list(range(12))
-        assert len(lake.files()) == 4
+        assert positions(lake) == plain(root) == expected
+        assert len(lake.files()) == (6 if kept else 4)
         after += 1
-    assert after > 15, "there are more moments than that"
+    assert after > (9 if kept else 15), "there are more moments than that"
+
+
+def test_what_is_compacted_already_is_not_written_again(tmp_path: Path) -> None:
+    filled(tmp_path)
+    lake = opened(tmp_path, "parquet")
+    compact_folder(lake.folder, LARGE, time.time() + 1)
+    old = {path: path.stat().st_ino for path in lake.files()}
+    # An hour later, in folders of their own.
+    write(lake, 4, rows(3_610, 4, seconds=1))
+    write(lake, 5, rows(3_614, 4, seconds=1))
+    assert compact_folder(lake.folder, LARGE, time.time() + 1) == Compacted(8, 6, 8)
+    assert {path: path.stat().st_ino for path in lake.files() if path in old} == old
+    assert positions(lake) == plain(tmp_path) == [*range(16), *range(3_610, 3_618)]
+    assert len(list((tmp_path / "_manifests").glob("*.json"))) == 1
 
 
 def test_a_folder_is_compacted_by_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,12 +156,16 @@ pipelines: [{{name: lake, kind: capture, from: orders, to: {{path: {form}, forma
 """
     kinds = {form: parse(text.format(form=form), "p", tmp_path).pipelines for form in ("parquet", "delta", "iceberg")}
     assert compact_capture(kinds["parquet"][0], "256m", "0s") == Compacted(0, 0, 0)
+    assert compact_capture(kinds["delta"][0], "256m", "0s") == Compacted(0, 0, 0)
     filled(tmp_path / "delta", "delta")
     done = compact_capture(kinds["delta"][0], "256m", "0s")
     assert (done.files_after, done.rows) == (4, 16)
     assert positions(opened(tmp_path / "delta", "delta")) == list(range(16))
-    with pytest.raises(ConfigError, match="pyiceberg cannot"):
-        compact_capture(kinds["iceberg"][0], "256m", "0s")
+    with pytest.raises(ConfigError, match="--older-than: Delta tables are compacted whole"):
+        compact_capture(kinds["delta"][0], "256m", "1h")
+    filled(tmp_path / "iceberg", "iceberg")
+    assert compact_capture(kinds["iceberg"][0], "256m", "1h") == Compacted(10, 10, 0)
+    assert compact_capture(kinds["iceberg"][0], "256m", "0s") == Compacted(10, 4, 16)
     with pytest.raises(ConfigError, match="'mine' is no capture but 'python'"):
         compact_capture(kinds["parquet"][1], "256m", "0s")
     with pytest.raises(ConfigError, match="the command: --target: 'big' is not allowed"):

@@ -1,0 +1,190 @@
+"""Compaction of Iceberg tables: the small files of each part of a table become few, in one snapshot.
+
+Merged files are put in place first, where no snapshot names them. One snapshot then takes the small files out and the
+merged ones in: the catalogue changes from the old snapshot to this one in a single step, or not at all, and whoever
+has planned a read by an old snapshot finds its files, which stay until that snapshot is expired. A capture that commits
+in between wins; the same merged files are then swapped in on top of what it has added, if all that they replace is
+still there.
+
+Only files that a capture could have written are touched: of the present partitioning, with columns by name and no rows
+deleted from them. `_staging/compact-1f0c2a9e/files.json` lists the merged files before they are put in place, so that
+the next compaction can remove those that a crash has left and no snapshot names.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow.parquet as pq
+
+from polybus.errors import ConfigError
+from polybus.limits import LAKE_COMMIT_TRIES
+from polybus.pipelines.iceberg import IcebergLake, local_path
+from polybus.pipelines.manifests import COMPACTED, STAGING, LakeFile, move, sync_folder
+from polybus.pipelines.merging import Compacted, alone, merged, planned
+
+_LIST: Final = "files.json"
+_FIELD_ID: Final = b"PARQUET:field_id"
+_COMPACTION: Final = "polybus.compaction"
+
+Tasks = dict[str, Any]
+"""What a scan of the table plans to read, by the name of the data file."""
+
+
+class Overtaken(ConfigError):
+    """Somebody else has changed the very files that were to be merged."""
+
+
+def compact_iceberg(lake: IcebergLake, target_bytes: int, before_seconds: float) -> Compacted:
+    """Swaps small data files for few large ones; those younger than a moment stay."""
+    if not lake.root.is_dir():
+        return Compacted(0, 0, 0)
+    with alone(lake.root, STAGING):
+        table = lake.table()
+        if table is None:
+            return Compacted(0, 0, 0)
+        _forget_unfinished(lake, table)
+        tasks = _tasks(table)
+        groups = _groups(lake.root, table, tasks, target_bytes, before_seconds)
+        if not groups:
+            return Compacted(len(tasks), len(tasks), 0)
+        return _compact(lake, len(tasks), groups)
+
+
+def _compact(lake: IcebergLake, count: int, groups: list[dict[str, LakeFile]]) -> Compacted:
+    identity = f"{COMPACTED}{uuid.uuid4().hex[:8]}"
+    staging = lake.folder.fresh_staging(identity)
+    new = [merged(lake.root, staging, identity, number, list(group.values())) for number, group in enumerate(groups)]
+    paths = [lake.root / file.path for file in new]
+    _write_list(staging, [file.path for file in new])
+    for file, path in zip(new, paths, strict=True):
+        move(staging / file.staged, path)
+        sync_folder(path.parent)
+    old = {name for group in groups for name in group}
+    try:
+        _swap(lake, identity, old, [str(path) for path in paths])
+    except ConfigError:
+        # It is certain that no snapshot names them. After any other failure that is for the next compaction to find.
+        _remove(paths)
+        shutil.rmtree(staging)
+        raise
+    shutil.rmtree(staging)
+    return Compacted(count, count - len(old) + len(new), sum(file.rows for file in new))
+
+
+# What can be merged
+
+
+def _tasks(table: Any) -> Tasks:
+    return {task.file.file_path: task for task in table.scan().plan_files()}
+
+
+def _groups(
+    root: Path, table: Any, tasks: Tasks, target_bytes: int, before_seconds: float
+) -> list[dict[str, LakeFile]]:
+    """Files that become one, by the names that the table has for them."""
+    alike: dict[Any, dict[str, LakeFile]] = {}
+    spec = table.spec().spec_id
+    for name, task in sorted(tasks.items()):
+        path = local_path(name)
+        untouched = task.file.spec_id == spec and not task.delete_files and path.is_relative_to(root)
+        schema = _plain_schema(path) if untouched and path.stat().st_mtime <= before_seconds else None
+        if schema is not None:
+            key = (repr(task.file.partition), schema)
+            file = LakeFile(str(path.relative_to(root)), "", task.file.record_count, task.file.file_size_in_bytes)
+            alike.setdefault(key, {})[name] = file
+    return [group for files in alike.values() for group in _named(files, target_bytes)]
+
+
+def _plain_schema(path: Path) -> Any:
+    """The columns of a file; None where they go by numbers and not by their names, as engines write them."""
+    schema = pq.read_schema(path).remove_metadata()
+    return None if any(_FIELD_ID in (field.metadata or {}) for field in schema) else schema
+
+
+def _named(files: dict[str, LakeFile], target_bytes: int) -> Iterator[dict[str, LakeFile]]:
+    names = {file.path: name for name, file in files.items()}
+    for group in planned(list(files.values()), target_bytes):
+        if len(group) > 1:
+            yield {names[file.path]: file for file in group}
+
+
+# The one step
+
+
+def _swap(lake: IcebergLake, identity: str, old: set[str], new: list[str]) -> None:
+    """Takes the old files out and the new ones in; ConfigError where that did not happen for sure."""
+    from pyiceberg.exceptions import CommitFailedException, ValidationException
+
+    for _ in range(LAKE_COMMIT_TRIES):
+        table = lake.table()
+        tasks = {} if table is None else _tasks(table)
+        if any(name not in tasks or tasks[name].delete_files for name in old):
+            raise Overtaken(f"{lake.root}: somebody else has rewritten what was to be compacted; nothing was changed")
+        try:
+            _commit(table, identity, [tasks[name].file for name in old], new)
+        except (CommitFailedException, ValidationException):
+            continue
+        return
+    raise ConfigError(
+        f"{lake.root}: others commit all the time, and the compaction was given up; nothing was changed"
+    )
+
+
+def _commit(table: Any, identity: str, old: list[Any], new: list[str]) -> None:
+    from pyiceberg.io.pyarrow import parquet_file_to_data_file
+
+    try:
+        files = [parquet_file_to_data_file(table.io, table.metadata, path) for path in new]
+    except ValueError as error:
+        raise ConfigError(
+            f"{table.location()}: the table's columns are no longer those of its files: {error}"
+        ) from None
+    with table.transaction() as transaction, transaction.update_snapshot({_COMPACTION: identity}).overwrite() as swap:
+        for file in old:
+            swap.delete_data_file(file)
+        for file in files:
+            swap.append_data_file(file)
+
+
+# What a crash has left
+
+
+def _write_list(staging: Path, paths: list[str]) -> None:
+    with (staging / _LIST).open("w") as out:
+        json.dump(paths, out)
+        out.flush()
+        os.fsync(out.fileno())
+    sync_folder(staging)
+
+
+def _forget_unfinished(lake: IcebergLake, table: Any) -> None:
+    """Removes what earlier compactions have put in place and no snapshot names."""
+    for staging in sorted((lake.root / STAGING).glob(f"{COMPACTED}*")):
+        listed = staging / _LIST
+        paths = [lake.root / path for path in json.loads(listed.read_text())] if listed.exists() else []
+        if any(path.exists() for path in paths):
+            named = _named_by_snapshots(table)
+            _remove([path for path in paths if path not in named])
+        shutil.rmtree(staging)
+
+
+def _named_by_snapshots(table: Any) -> set[Path]:
+    manifests = {
+        manifest.manifest_path: manifest
+        for snapshot in table.snapshots()
+        for manifest in snapshot.manifests(table.io)
+    }
+    entries = (entry for manifest in manifests.values() for entry in manifest.fetch_manifest_entry(table.io))
+    return {local_path(entry.data_file.file_path) for entry in entries}
+
+
+def _remove(paths: list[Path]) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,99 @@
+"""Files that become one: which, by whom, and with what in them. What counts for readers is not decided here."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from polybus.errors import ConfigError
+from polybus.pipelines.avro import read_avro
+from polybus.pipelines.file_writing import AVRO, StagedFile
+from polybus.pipelines.layout import file_name
+from polybus.pipelines.manifests import LakeFile
+
+
+@dataclass(frozen=True)
+class Compacted:
+    files_before: int
+    files_after: int
+    rows: int
+    """Those in files that were written anew."""
+
+    def record(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def planned(files: list[LakeFile], target_bytes: int) -> list[list[LakeFile]]:
+    """Files that become one, each group within one folder and about as large as wanted."""
+    folders: dict[str, list[LakeFile]] = {}
+    for file in files:
+        folders.setdefault(file.path.rpartition("/")[0], []).append(file)
+    groups: list[list[LakeFile]] = []
+    for each in folders.values():
+        size = target_bytes
+        for file in each:
+            if size + file.bytes > target_bytes:
+                groups.append([])
+                size = 0
+            groups[-1].append(file)
+            size += file.bytes
+    return groups
+
+
+def merged(root: Path, staging: Path, identity: str, number: int, group: list[LakeFile]) -> LakeFile:
+    """One file with the rows of several, in a staging folder."""
+    parts = [root / file.path for file in group]
+    suffix = parts[0].suffix.removeprefix(".")
+    schema = _schema(parts[0])
+    staged = StagedFile(staging / f"{number}.part", schema, suffix, "", 0)
+    for part in parts:
+        for batch in _batches(part, schema):
+            staged.add(batch, None)
+            if staged.waiting_bytes > 64 << 20:
+                staged.flush()
+    staged.close()
+    place = group[0].path.rpartition("/")[0]
+    path = "/".join(part for part in (place, file_name(identity, number, 0, suffix)) if part)
+    firsts = [file.first_time for file in group if file.first_time is not None]
+    lasts = [file.last_time for file in group if file.last_time is not None]
+    times = (min(firsts, default=None), max(lasts, default=None))
+    return LakeFile(path, staged.path.name, staged.rows, staged.path.stat().st_size, *times)
+
+
+def _schema(path: Path) -> Any:
+    if path.suffix == f".{AVRO}":
+        from polybus.pipelines.avro import arrow_schema_of
+
+        return arrow_schema_of(path)
+    return pq.read_schema(path)
+
+
+def _batches(path: Path, schema: Any) -> Iterator[Any]:
+    if path.suffix == f".{AVRO}":
+        yield from read_avro(path, schema)
+        return
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches():
+            yield batch.cast(schema)
+
+
+@contextmanager
+def alone(root: Path, folder: str) -> Iterator[None]:
+    """While one compacts a table, nobody else does; `folder` of it holds the lock."""
+    (root / folder).mkdir(parents=True, exist_ok=True)
+    handle = os.open(root / folder / ".compact.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ConfigError(f"{root}: is being compacted by somebody else") from None
+        yield
+    finally:
+        os.close(handle)
