@@ -438,4 +438,4 @@ REPLAY_STEP_ROWS = 100_000
 
 # --- pipelines: tables ---
 LAKE_COMMIT_TRIES = 20
-"""Times that a compaction of an Iceberg table tries to put its files in the place of others, while captures commit."""
+"""Times that a batch, or a compaction, is offered to an Iceberg table while others commit there."""

@@ -12,6 +12,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from polybus.errors import ConfigError
+from polybus.limits import LAKE_COMMIT_TRIES
 from polybus.pipelines.lake import Batch, Lake
 from polybus.pipelines.layout import Layout
 from polybus.pipelines.manifests import LakeFile, move
@@ -57,14 +58,24 @@ class IcebergLake(Lake):
         staging = self.folder.staging(batch.id)
         for file in files:
             move(staging / file.staged, self.root / file.path)
-        table = self._ready_table(schema)
-        with table.transaction() as transaction:
-            transaction.add_files(
-                [str(self.root / file.path) for file in files],
-                snapshot_properties={"polybus.query": batch.query, "polybus.batch": str(batch.number)},
-            )
-            transaction.set_properties({_property(batch.query): f"{batch.number} {batch.ends}"})
+        self._add(batch, [str(self.root / file.path) for file in files], schema)
         shutil.rmtree(staging, ignore_errors=True)
+
+    def _add(self, batch: Batch, paths: list[str], schema: Any) -> None:
+        """The batch as a snapshot, on top of whatever others commit meanwhile."""
+        from pyiceberg.exceptions import CommitFailedException
+
+        told = {"polybus.query": batch.query, "polybus.batch": str(batch.number)}
+        for _ in range(LAKE_COMMIT_TRIES):
+            try:
+                with self._ready_table(schema).transaction() as transaction:
+                    transaction.add_files(paths, snapshot_properties=told)
+                    transaction.set_properties({_property(batch.query): f"{batch.number} {batch.ends}"})
+                return
+            except CommitFailedException:
+                # It is certain that nothing was committed: somebody else was quicker.
+                continue
+        raise ConfigError(f"{self.root}: others commit all the time, and batch {batch.number} found no gap")
 
     def _ready_table(self, schema: Any) -> Any:
         """The table, made and partitioned where it was not, also where a crash came between the two."""

@@ -72,13 +72,14 @@ def left_over(lake: IcebergLake) -> set[Path]:
 def before_commit(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object], times: int = 1) -> None:
     """Something happens between what a compaction has seen and its commit."""
     commit = Transaction.commit_transaction
-    left = [times]
+    acts = [act] * times
 
     def late(self: Transaction) -> Any:
-        mine = any(type(producer).__name__ == "_OverwriteFiles" for producer in self._snapshot_producers)
-        if mine and left[0]:
-            left[0] -= 1
-            act()
+        if acts:
+            todo = acts.pop()
+            with monkeypatch.context() as patch:
+                patch.setattr(Transaction, "commit_transaction", commit)
+                todo()
         return commit(self)
 
     monkeypatch.setattr(Transaction, "commit_transaction", late)
