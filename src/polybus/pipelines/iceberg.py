@@ -107,7 +107,8 @@ def _partition(spec: Any, levels: tuple[str, ...]) -> None:
     """The same parts as the folders, as far as they are made from columns."""
     from pyiceberg.transforms import DayTransform, HourTransform, IdentityTransform
 
-    if "hour" in levels:
+    if "hour" in levels and "date" in levels:
+        # A folder of an hour alone has that hour of every day, which is no part of a table.
         spec.add_field("enqueued_time", HourTransform(), "enqueued_hour")
     elif "date" in levels:
         spec.add_field("enqueued_time", DayTransform(), "enqueued_day")

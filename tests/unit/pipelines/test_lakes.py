@@ -97,6 +97,13 @@ def test_delta_and_iceberg_are_whole_tables_for_their_own_readers(tmp_path: Path
     assert set(delta.column("hour").to_pylist()) == {11, 12}
 
 
+@pytest.mark.parametrize("levels", [("hour",), ("partition", "hour"), ("date", "hour"), ("entity",)])
+def test_an_iceberg_table_takes_a_batch_of_two_days_in_any_layout(tmp_path: Path, levels: tuple[str, ...]) -> None:
+    lake = opened(tmp_path / "lake", "iceberg", levels)
+    write(lake, 0, rows(0, 20, seconds=21_600))
+    assert positions(lake) == list(range(20))
+
+
 def test_an_iceberg_snapshot_names_its_batch(tmp_path: Path) -> None:
     lake = opened(tmp_path / "lake", "iceberg")
     write(lake, 7, rows(0, 2))
