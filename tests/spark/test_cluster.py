@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -32,24 +33,33 @@ def spark_environment(folder: Path) -> dict[str, str]:
 
 
 class Member:
-    """A master or a worker; its log says when it is there."""
+    """A master, a worker or a server; its log says when it is there, and is read on so that it never has to wait."""
 
     def __init__(self, folder: Path, *words: str) -> None:
         command = [str(SPARK / "bin" / "spark-class"), *words]
         self._process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=spark_environment(folder)
         )
+        self._reading = threading.Thread(target=self._read_on, daemon=True)
 
     def wait_for(self, pattern: str) -> str:
         assert self._process.stderr is not None
         for line in self._process.stderr:
             if found := re.search(pattern, line):
+                self._reading.start()
                 return found[0]
         raise AssertionError(f"it ended without saying {pattern!r}")
+
+    def _read_on(self) -> None:
+        assert self._process.stderr is not None
+        for _ in self._process.stderr:
+            pass
 
     def end(self) -> None:
         self._process.kill()
         self._process.wait()
+        if self._reading.ident is not None:
+            self._reading.join()
         assert self._process.stderr is not None
         self._process.stderr.close()
 

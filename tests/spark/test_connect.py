@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.spark.kit import Kit
-from tests.spark.test_cluster import SECONDS, Member, spark_environment
+from tests.spark.test_cluster import SECONDS, Member
 
 pytestmark = pytest.mark.slow
 
@@ -45,12 +47,31 @@ def address(tmp_path: Path) -> Iterator[str]:
         server.end()
 
 
-def test_a_client_of_connect_reads_and_writes_a_bus(kit: Kit, address: str) -> None:
-    origin, target = kit.queue("-from"), kit.queue("-to")
-    sent = kit.fill(origin, 500)
-    command = [sys.executable, "-m", "tests.spark.connect_driver", address, str(kit.folder), origin, target]
-    environment = {**spark_environment(kit.folder), "BUS": kit.server.connection_string}
+def client(kit: Kit, address: str, *queues: str) -> dict[str, Any]:
+    """What a client says that has no Java."""
+    command = [sys.executable, "-m", "tests.spark.connect_driver", address, str(kit.folder), *queues]
+    environment = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "SPARK_HOME")}
+    environment |= {"PATH": str(kit.folder), "BUS": kit.server.connection_string}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stderr[-4000:]
-    assert json.loads(done.stdout.splitlines()[-1]) == {"count": 500, "module": "pyspark.sql.connect.session"}
-    assert sorted(bytes(row.body).decode() for row in kit.read(target).collect()) == sorted(sent)
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def bodies(kit: Kit, queue: str) -> list[str]:
+    return sorted(bytes(row.body).decode() for row in kit.read(queue).collect())
+
+
+def test_a_client_of_connect_reads_and_writes_a_bus(kit: Kit, address: str) -> None:
+    queues = [kit.queue(suffix) for suffix in ("-from", "-to", "-by-batches", "-once")]
+    sent = kit.fill(queues[0], 500)
+    told = client(kit, address, *queues)
+    assert (
+        told.pop("pipelines") == "pipelines need a session with a driver of its own, and this is one of Spark Connect"
+    )
+    assert told == {"count": 500, "some": 10, "module": "pyspark.sql.connect.session"}
+    # Its queries go on from their checkpoints when another client starts them again.
+    sent |= kit.fill(queues[0], 200, first=500)
+    assert client(kit, address, *queues)["count"] == 700
+    assert bodies(kit, queues[1]) == bodies(kit, queues[2]) == sorted(sent)
+    assert bodies(kit, queues[3]) == sorted([f"row {number}" for number in range(10)] * 2)

@@ -91,6 +91,10 @@ def _spark(fields: Fields | None) -> SparkSettings:
     if fields is None:
         return SparkSettings()
     found = SparkSettings(fields.text("master", SparkSettings.master), fields.options("conf"))
+    if found.master.startswith("sc://"):
+        fields.refuse(
+            "master", found.master, "local[*,4], spark://…, yarn, k8s://…: pipelines need a driver of their own"
+        )
     fields.close()
     return found
 

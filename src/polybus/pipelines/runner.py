@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from polybus.errors import PolybusError
+from polybus.errors import ConfigError, PolybusError
 from polybus.limits import PIPELINE_POLL_SECONDS
 from polybus.pipelines.declaration import Declaration
 from polybus.pipelines.folders import Folder
@@ -44,6 +44,8 @@ class Runner:
         rng: random.Random | None = None,
         address: str = "",
     ) -> None:
+        if type(session).__module__.startswith("pyspark.sql.connect"):
+            raise ConfigError("pipelines need a session with a driver of its own, and this is one of Spark Connect")
         self.metrics = Metrics()
         self.stopping = threading.Event()
         self._declaration = declaration

@@ -130,6 +130,10 @@ def test_a_pipeline_may_have_a_bus_of_its_own() -> None:
             f"{HEAD}restart: {{first: 2m, most: 1s}}\npipelines: [{{name: a, kind: counting}}]",
             "p.yml: restart.most: '1s' is not allowed",
         ),
+        (
+            f"{HEAD}spark: {{master: 'sc://there:15002'}}\npipelines: [{{name: a, kind: counting}}]",
+            "p.yml: spark.master: 'sc://there:15002' is not allowed; allowed: local[*,4]",
+        ),
         ("bus: {}\ncheckpoints: c", "p.yml: bus.connectionStringEnv: is missing; allowed: either"),
         (
             "bus: {connectionString: a, connectionStringEnv: b}\ncheckpoints: c",
