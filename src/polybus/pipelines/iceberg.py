@@ -73,8 +73,9 @@ class IcebergLake(Lake):
                     transaction.set_properties({_property(batch.query): f"{batch.number} {batch.ends}"})
                 return
             except CommitFailedException:
-                # It is certain that nothing was committed: somebody else was quicker.
-                continue
+                # Somebody else was quicker; or it is in, and the catalogue was asked twice.
+                if self.last(batch.query) >= batch.number:
+                    return
         raise ConfigError(f"{self.root}: others commit all the time, and batch {batch.number} found no gap")
 
     def _ready_table(self, schema: Any) -> Any:

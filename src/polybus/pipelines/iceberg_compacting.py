@@ -70,9 +70,8 @@ def _compact(lake: IcebergLake, count: int, groups: list[dict[str, LakeFile]]) -
     try:
         _swap(lake, identity, old, [str(path) for path in paths])
     except ConfigError:
-        # It is certain that no snapshot names them. After any other failure that is for the next compaction to find.
-        _remove(paths)
-        shutil.rmtree(staging)
+        # After any other failure nobody knows what will come of it: the next compaction finds out.
+        _forget_unfinished(lake, lake.table())
         raise
     shutil.rmtree(staging)
     return Compacted(count, count - len(old) + len(new), sum(file.rows for file in new))
@@ -119,12 +118,15 @@ def _named(files: dict[str, LakeFile], target_bytes: int) -> Iterator[dict[str, 
 
 
 def _swap(lake: IcebergLake, identity: str, old: set[str], new: list[str]) -> None:
-    """Takes the old files out and the new ones in; ConfigError where that did not happen for sure."""
+    """Takes the old files out and the new ones in; ConfigError where that did not happen."""
     from pyiceberg.exceptions import CommitFailedException, ValidationException
 
     for _ in range(LAKE_COMMIT_TRIES):
         table = lake.table()
         tasks = {} if table is None else _tasks(table)
+        if all(name in tasks for name in new):
+            # A catalogue may say that a commit has failed when it was asked twice and did it the first time.
+            return
         if any(name not in tasks or tasks[name].delete_files for name in old):
             raise Overtaken(f"{lake.root}: somebody else has rewritten what was to be compacted; nothing was changed")
         try:
@@ -165,17 +167,21 @@ def _write_list(staging: Path, paths: list[str]) -> None:
 
 
 def _forget_unfinished(lake: IcebergLake, table: Any) -> None:
-    """Removes what earlier compactions have put in place and no snapshot names."""
+    """Removes what compactions have put in place and no snapshot names."""
     for staging in sorted((lake.root / STAGING).glob(f"{COMPACTED}*")):
         listed = staging / _LIST
         paths = [lake.root / path for path in json.loads(listed.read_text())] if listed.exists() else []
         if any(path.exists() for path in paths):
             named = _named_by_snapshots(table)
-            _remove([path for path in paths if path not in named])
+            for path in paths:
+                if path not in named:
+                    path.unlink(missing_ok=True)
         shutil.rmtree(staging)
 
 
 def _named_by_snapshots(table: Any) -> set[Path]:
+    if table is None:
+        return set()
     manifests = {
         manifest.manifest_path: manifest
         for snapshot in table.snapshots()
@@ -183,8 +189,3 @@ def _named_by_snapshots(table: Any) -> set[Path]:
     }
     entries = (entry for manifest in manifests.values() for entry in manifest.fetch_manifest_entry(table.io))
     return {local_path(entry.data_file.file_path) for entry in entries}
-
-
-def _remove(paths: list[Path]) -> None:
-    for path in paths:
-        path.unlink(missing_ok=True)

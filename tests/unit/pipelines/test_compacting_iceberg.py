@@ -333,6 +333,39 @@ def test_a_commit_of_which_nobody_knows_whether_it_is_in_costs_nothing(
         assert len(lake.files()) == 4
 
 
+def answered_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A catalogue that was asked twice says of a commit that is in that it has failed."""
+    commit = Transaction.commit_transaction
+
+    def late(self: Transaction) -> Any:
+        monkeypatch.setattr(Transaction, "commit_transaction", commit)
+        commit(self)
+        raise CommitFailedException
+
+    monkeypatch.setattr(Transaction, "commit_transaction", late)
+
+
+def test_a_compaction_that_is_in_though_the_catalogue_denies_it_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = filled(tmp_path)
+    before = content(lake)
+    answered_twice(monkeypatch)
+    assert compact_iceberg(lake, LARGE, LATER) == Compacted(10, 4, 16)
+    assert content(lake).equals(before)
+    assert len(lake.table().snapshots()) == 5
+
+
+def test_a_batch_that_is_in_though_the_catalogue_denies_it_is_in_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake = filled(tmp_path)
+    answered_twice(monkeypatch)
+    assert write(lake, 4, rows(16, 4, seconds=1))
+    assert seen(lake) == list(range(20))
+    assert len(lake.table().snapshots()) == 5
+
+
 # What a capture has not written
 
 
