@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from polybus.errors import ConfigError
 from polybus.pipelines.declaration import SparkSettings
+from polybus.pipelines.secrets import one_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,6 +37,7 @@ def open_session(settings: SparkSettings) -> SparkSession:
         from pyspark.sql import SparkSession
     except ImportError:
         raise ConfigError("pipelines need: pip install 'polybus[pipelines]'") from None
+    _need_java()
     # Workers must be the interpreter that has this package, not whatever `python3` is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if settings.master.startswith("local"):
@@ -41,4 +45,16 @@ def open_session(settings: SparkSettings) -> SparkSession:
     builder = SparkSession.builder.master(settings.master).appName("polybus-pipelines")
     for name, value in settings_conf(settings).items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    try:
+        return builder.getOrCreate()
+    except (
+        Exception
+    ) as error:  # Of Spark, of Java, or of the way between them; each says what is wrong in its own words.
+        raise ConfigError(f"Spark does not start (master {settings.master}): {one_line(str(error))}") from error
+
+
+def _need_java() -> None:
+    """Spark says of a missing Java only that something has ended."""
+    home = os.environ.get("JAVA_HOME")
+    if shutil.which("java") is None and not (home and (Path(home) / "bin" / "java").exists()):
+        raise ConfigError("Spark needs Java 17 or newer, and there is none: neither JAVA_HOME nor java in the PATH")
