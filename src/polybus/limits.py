@@ -439,3 +439,11 @@ REPLAY_STEP_ROWS = 100_000
 # --- pipelines: tables ---
 LAKE_COMMIT_TRIES = 20
 """Times that a batch, or a compaction, is offered to an Iceberg table while others commit there."""
+
+# --- namespace: staged messages ---
+STAGE_BLOCK_ROWS = 250
+STAGE_BLOCK_BYTES = 256 * 1024
+"""Staged messages that are one row of the store, and their bytes: a stage is written, read and deleted by the row, and
+a publishing step moves a few of them."""
+STAGE_UNSYNCED_BYTES = 4 * 1024 * 1024
+"""What one stage request may have on its way to the disks; it is looked at meanwhile, so that syncs cost no time."""

@@ -1,7 +1,7 @@
 """Writing in bulk: rows are staged by many tasks and published by one driver; messages are moved by their numbers.
 
-A stage is one request. Its rows are checked and written frame by frame; one that cannot be a message fails the whole,
-and nothing of it will ever be seen.
+A stage is one request. Its rows are checked and written frame by frame, and it is answered when all of them are
+synced; one that cannot be a message fails the whole, and nothing of it will ever be seen.
 """
 
 from __future__ import annotations
@@ -89,9 +89,10 @@ def _whole_entity(request: BulkCall) -> Entity:
 async def _write_all(request: BulkCall, writer: StageWriter) -> None:
     loose = request.call.query.get("unknown") == "properties"
     async for messages in _messages(request, loose):
-        await run(writer.write(messages))
-        # Stores in memory answer at once: the loop must still get its turn.
+        await run(writer.add(messages))
+        # Where nothing has to be waited for the loop must still get its turn.
         await asyncio.sleep(0)
+    await run(writer.finish())
 
 
 def _checked(message: Message) -> Message:

@@ -1,15 +1,18 @@
 """Rows that a task stages: each goes to the partition that the entity's own rules choose, and waits there.
 
-A stage is one request's worth of messages under one id, on as many partitions as its keys select. It is written in
-frames; the next one begins when the last is synced, so that a task is as fast as the stores and no faster. Whatever
-fails, fails the stage as a whole: its id is never published, and what was written of it expires.
+A stage is one request's worth of messages under one id, on as many partitions as its keys select. Messages are
+gathered for each partition and written in blocks, which sync while the next ones are looked at; there may only be so
+many on their way, so that a task is as fast as the stores and no faster. Whatever fails, fails the stage as a whole:
+its id is never published, and what was written of it expires.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from secrets import token_bytes
 from typing import TYPE_CHECKING
 
+from polybus import limits
 from polybus.errors import BusError, MessageTooLarge, PartitionUnavailable, PolybusError, QuotaExceeded, ServerBusy
 from polybus.message.message import Message
 from polybus.namespace.entity import Entity
@@ -23,6 +26,14 @@ if TYPE_CHECKING:
     from polybus.namespace.bus import Bus
 
 
+class Gathered:
+    """Messages for one partition that are not a block yet."""
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.bytes = 0
+
+
 class StageWriter:
     def __init__(self, bus: Bus, entity: Entity) -> None:
         entity.check_sendable()
@@ -32,6 +43,12 @@ class StageWriter:
         self.rows = 0
         self.bytes = 0
         self._counts: dict[int, int] = {}
+        self._places: dict[str, int] = {}
+        """Keys to their partitions, as far as this stage has met them."""
+        self._gathered: dict[int, Gathered] = {}
+        self._unsynced: deque[tuple[Promise[None], int]] = deque()
+        """What is on its way to the disks, with its bytes."""
+        self._unsynced_bytes = 0
 
     @property
     def partitions(self) -> list[int]:
@@ -39,25 +56,64 @@ class StageWriter:
         return sorted(self._counts)
 
     async def write(self, messages: list[Message]) -> None:
-        """Stages one frame; returns when it is synced on every partition that it touched."""
+        """Stages messages; returns when they are synced on every partition that they touched."""
+        await self.add(messages)
+        await self.finish()
+
+    async def add(self, messages: list[Message]) -> None:
+        """Takes messages in; they are safe after `finish`."""
         self._check_sizes(messages)
-        frames: dict[int, list[Message]] = {}
         keyless: list[Message] = []
         for message in messages:
             key = key_of(message, self._entity.detects_duplicates)
             if not self._entity.partitioned:
-                frames.setdefault(0, []).append(message)
+                self._gather(0, message)
             elif key is None:
                 keyless.append(message)
             else:
-                frames.setdefault(partition_for(key, len(self._entity.partitions)), []).append(message)
-        written = [self._stage(self._entity.partitions[index], frame) for index, frame in frames.items()]
+                self._gather(self._place(key), message)
         if keyless:
-            written.append(self._stage_anywhere(keyless))
-        for promise in written:
-            await promise
+            self._wait_for(self._stage_anywhere(keyless), sum(message.size for message in keyless))
         self.rows += len(messages)
         self.bytes += sum(message.size for message in messages)
+        await self._sync(limits.STAGE_UNSYNCED_BYTES)
+
+    async def finish(self) -> None:
+        """Writes what is gathered; returns when all of the stage is synced."""
+        for index in list(self._gathered):
+            self._flush(index)
+        await self._sync(0)
+
+    def _place(self, key: str) -> int:
+        place = self._places.get(key)
+        if place is None:
+            place = self._places[key] = partition_for(key, len(self._entity.partitions))
+        return place
+
+    def _gather(self, index: int, message: Message) -> None:
+        gathered = self._gathered.get(index)
+        if gathered is None:
+            gathered = self._gathered[index] = Gathered()
+        gathered.messages.append(message)
+        gathered.bytes += message.size
+        if len(gathered.messages) >= limits.STAGE_BLOCK_ROWS or gathered.bytes >= limits.STAGE_BLOCK_BYTES:
+            self._flush(index)
+
+    def _flush(self, index: int) -> None:
+        gathered = self._gathered.pop(index)
+        self._wait_for(self._stage(self._entity.partitions[index], gathered.messages), gathered.bytes)
+
+    def _wait_for(self, written: Promise[None], size: int) -> None:
+        self._unsynced.append((written, size))
+        self._unsynced_bytes += size
+
+    async def _sync(self, most_bytes: int) -> None:
+        """Waits until no more than this is on its way."""
+        while self._unsynced and self._unsynced_bytes > most_bytes:
+            written, size = self._unsynced[0]
+            await written
+            self._unsynced.popleft()
+            self._unsynced_bytes -= size
 
     def _check_sizes(self, messages: list[Message]) -> None:
         largest = self._entity.max_message_bytes
@@ -101,6 +157,11 @@ class StageWriter:
 
     async def drop(self) -> None:
         """Throws away what was written, as far as it can be reached; the rest expires."""
+        for written, _ in list(self._unsynced):
+            try:
+                await written  # what is on its way cannot be dropped
+            except PolybusError:
+                continue
         for index in self.partitions:
             await drop_stage(self._entity.partitions[index], self.id)
 

@@ -146,7 +146,7 @@ class BrokerTables:
         for key, value in self._rows(records.STAGED):
             stage_id = key[len(prefix) : -8]
             try:
-                size = len(records.unsealed(value, "a staged message"))
+                size = sum(len(raw) for raw in records.staged_messages(value)[0])
             except BROKEN as error:
                 partition.report(key, str(error))
                 continue

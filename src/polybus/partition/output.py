@@ -26,12 +26,14 @@ Reply = Callable[[object, object, PolybusError | None], None]
 class Output(Batch):
     """One batch with its consequences."""
 
-    __slots__ = ("arrivals", "brokers", "ends", "replies", "unsynced")
+    __slots__ = ("arrivals", "brokers", "ends", "replies", "skips", "unsynced")
 
     def __init__(self) -> None:
         super().__init__()
         self.brokers: list[Broker] = []
         self.arrivals: list[Entry] = []
+        self.skips: list[tuple[Log, int]] = []
+        """Logs that got rows which memory does not hold, and the last rank among them."""
         self.replies: list[tuple[Reply, object, object]] = []
         self.ends: list[tuple[Log, int, int, int]] = []
         self.unsynced: list[tuple[Unsynced, object]] = []
@@ -51,13 +53,19 @@ class Output(Batch):
             log.stable_low = low
         for changes, row in self.unsynced:
             changes.synced(row)
-        if self.arrivals:
+        if self.arrivals or self.skips:
             self._arrive()
         for reply, context, result in self.replies:
             reply(context, result, None)
 
     def _arrive(self) -> None:
         woken: list[Log] = []
+        # First: an entry of this batch with a higher rank must not join a window that lacks what lies before it.
+        for log, rank in self.skips:
+            log.skip(rank)
+            if not log.woken:
+                log.woken = True
+                woken.append(log)
         for entry in self.arrivals:
             log = entry.log
             if entry.gone:

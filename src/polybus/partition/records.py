@@ -35,7 +35,7 @@ BODY_COUNTS: Final = b"C"  # body -> how many copies refer to it
 SETTLED: Final = b"Z"  # log, rank: settled, but kept for a cursor
 OUTBOX: Final = b"F"  # destination, number -> message on its way there
 INBOX: Final = b"R"  # source -> the last number taken over from it
-STAGED: Final = b"G"  # stage, number -> message not yet published
+STAGED: Final = b"G"  # stage, number -> messages not yet published, from this number on
 STAGES: Final = b"H"  # stage -> what is known of it
 EVENTS: Final = b"A"  # log, position -> event
 OWED: Final = b"O"  # one row: what a transaction owes the catalogue
@@ -151,6 +151,32 @@ def unsealed(value: bytes, what: str) -> bytes:
     if len(value) < 4 or _CRC.unpack_from(value)[0] != crc32(value[4:]):
         raise StoreCorrupt(f"the checksum of {what} is wrong")
     return value[4:]
+
+
+_BLOCK: Final = struct.Struct(">BBI")
+_BLOCK_FORM: Final = 1
+"""What a block begins with. A message that stands alone, as older versions wrote it, begins with 0 or is empty."""
+
+
+def staged_block(raws: list[bytes], plain: bool) -> bytes:
+    """Several staged messages as one value; `plain` says that none of them has times of its own."""
+    head = _BLOCK.pack(_BLOCK_FORM, plain, len(raws))
+    lengths = struct.pack(f">{len(raws)}I", *[len(raw) for raw in raws])
+    return sealed(b"".join((head, lengths, *raws)))
+
+
+def staged_messages(value: bytes) -> tuple[list[bytes], bool]:
+    """The messages of a staged block, and whether none of them has times of its own."""
+    payload = unsealed(value, "a staged message")
+    if payload[:1] != b"\x01":
+        return [payload], False
+    _, plain, count = _BLOCK.unpack_from(payload)
+    at = _BLOCK.size + 4 * count
+    raws: list[bytes] = []
+    for length in struct.unpack_from(f">{count}I", payload, _BLOCK.size):
+        raws.append(payload[at : at + length])
+        at += length
+    return raws, bool(plain)
 
 
 class Stored:

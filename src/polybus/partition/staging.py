@@ -1,7 +1,8 @@
 """Messages that are stored but not yet there: what a Spark task wrote waits until its epoch is published.
 
-A stage is a numbered run of messages. Publishing moves it into the log in chunks and remembers its place, so
-that a crash in the middle neither doubles nor drops anything. Duplicates and rules are looked at when published.
+A stage is a numbered run of messages, many in one row: they come together and leave together. Publishing moves it
+into the log in chunks and remembers its place, so that a crash in the middle neither doubles nor drops anything.
+Duplicates and rules are looked at when published; where there are none, the messages need not be looked at again.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from typing import Final
 
 from polybus.clock import Now
 from polybus.errors import ArgumentError, PolybusError
+from polybus.limits import STAGE_BLOCK_BYTES, STAGE_BLOCK_ROWS
 from polybus.message.message import Message
-from polybus.partition import records, sending
+from polybus.partition import records, sending, storing
 from polybus.partition.broker import Broker, Steps
+from polybus.partition.log import MAIN
 from polybus.partition.output import Reply
 from polybus.partition.reading import rows_of, scan
 from polybus.partition.stages import Stage
@@ -40,9 +43,12 @@ def stage(
     batch = broker.out()
     prefix = broker.prefix + records.STAGED + stage_id
     size = 0
-    for offset, message in enumerate(messages):
-        batch.put(records.number_key(prefix, first + offset), records.sealed(message.raw))
-        size += message.size
+    for block in _blocks(broker, messages):
+        plain = all(message.ttl_ms < 0 and not message.scheduled_ms for message in block)
+        value = records.staged_block([message.raw for message in block], plain)
+        batch.put(records.number_key(prefix, first), value)
+        first += len(block)
+        size += sum(message.size for message in block)
     known = broker.stages.open.setdefault(stage_id, Stage(wall_ms, 0))
     known.touched_ms = wall_ms
     known.bytes += size
@@ -51,6 +57,27 @@ def stage(
     batch.put(broker.prefix + records.STAGES + stage_id, known.record())
     batch.replies.append((_staged, known, None))
     batch.replies.append((reply, context, None))
+
+
+def _block_rows(broker: Broker) -> int:
+    return min(STAGE_BLOCK_ROWS, broker.bounds.stage_rows)
+
+
+def _blocks(broker: Broker, messages: list[Message]) -> list[list[Message]]:
+    """The messages cut into runs, each small enough for one row."""
+    most_rows, most_bytes = _block_rows(broker), min(STAGE_BLOCK_BYTES, broker.bounds.window_bytes)
+    blocks: list[list[Message]] = []
+    block: list[Message] = []
+    size = 0
+    for message in messages:
+        if block and (len(block) >= most_rows or size + message.size > most_bytes):
+            blocks.append(block)
+            block, size = [], 0
+        block.append(message)
+        size += message.size
+    if block:
+        blocks.append(block)
+    return blocks
 
 
 def _staged(context: object, result: object, error: PolybusError | None) -> None:
@@ -87,27 +114,48 @@ def publish_chunk(broker: Broker, now: Now, stage_id: bytes, reply: Reply | None
 
 def _publish(broker: Broker, now: Now, stage_id: bytes, stage: Stage) -> Steps[bool]:
     prefix = broker.prefix + records.STAGED + stage_id
-    end, limit = records.after(prefix), broker.bounds.stage_rows
+    end, limit = records.after(prefix), max(broker.bounds.stage_rows // _block_rows(broker), 1)
     rows, complete = yield from scan(stage.at or prefix, end, limit, broker.bounds.window_bytes)
-    messages = [Message(records.unsealed(value, "a staged message"), True) for _, value in rows]
-    keys = sending.rows_needed(broker, messages)
-    known: dict[bytes, object] = dict(zip(keys, (yield Get(keys)) if keys else [], strict=True))
-    sending.check_known(broker, messages, known)
-    wall_ms = broker.wall(now)
+    blocks = [records.staged_messages(value) for _, value in rows]
+    if not _enter_unseen(broker, now, blocks):
+        yield from _send(broker, now, [Message(raw, True) for raws, _ in blocks for raw in raws])
     batch = broker.out()
-    for (key, _), message in zip(rows, messages, strict=True):
+    for key, _ in rows:
         batch.delete(key)
-        if not sending.is_duplicate(broker, message, wall_ms, known):
-            sending.accept(broker, message, wall_ms, [])
     if complete:
         _end(broker, stage_id, stage)
         return False
-    freed = min(sum(message.size for message in messages), stage.bytes)
+    freed = min(sum([len(raw) for raws, _ in blocks for raw in raws]), stage.bytes)
     stage.bytes -= freed
     broker.size -= freed
     stage.at = rows[-1][0] + b"\x00"
     batch.put(broker.prefix + records.STAGES + stage_id, stage.record())
     return True
+
+
+def _enter_unseen(broker: Broker, now: Now, blocks: list[tuple[list[bytes], bool]]) -> bool:
+    """Puts the messages into the log as they are, where neither they nor the entity ask for more; else does nothing."""
+    log = broker.logs[MAIN]
+    if not storing.enters_unseen(broker, log):
+        return False
+    largest = broker.bounds.separate_body_bytes
+    for raws, plain in blocks:
+        if not plain or max([len(raw) for raw in raws]) >= largest:
+            return False
+    wall_ms = broker.wall(now)
+    for raws, _ in blocks:
+        storing.enter_unseen(broker, log, raws, wall_ms)
+    return True
+
+
+def _send(broker: Broker, now: Now, messages: list[Message]) -> Steps[None]:
+    keys = sending.rows_needed(broker, messages)
+    known: dict[bytes, object] = dict(zip(keys, (yield Get(keys)) if keys else [], strict=True))
+    sending.check_known(broker, messages, known)
+    wall_ms = broker.wall(now)
+    for message in messages:
+        if not sending.is_duplicate(broker, message, wall_ms, known):
+            sending.accept(broker, message, wall_ms, [])
 
 
 def _end(broker: Broker, stage_id: bytes, stage: Stage) -> None:

@@ -28,6 +28,48 @@ def expiry_of(broker: Broker, log: Log, message: Message, overlay: Overlay | Non
     return 0 if ttl_ms >= INFINITE_MS else wall_ms + ttl_ms
 
 
+def enters_unseen(broker: Broker, log: Log) -> bool:
+    """Whether a message without times of its own can enter the log without being looked at."""
+    settings = broker.settings
+    return not (
+        settings.topic
+        or settings.duplicate_window_ms
+        or settings.events
+        or log.by_position
+        or log.sessions is not None
+        or log.settings.forward_to is not None
+    )
+
+
+def enter_unseen(broker: Broker, log: Log, raws: list[bytes], wall_ms: int) -> None:
+    """Appends messages that need not be looked at to a log that `enters_unseen`.
+
+    Memory does not learn of them: a page brings them when a receiver wants them.
+    """
+    batch = broker.out(log)
+    ttl_ms = log.settings.ttl_ms
+    expires_ms = 0 if ttl_ms >= INFINITE_MS else wall_ms + ttl_ms
+    prefix, base = log.active_prefix, broker.number_base
+    counter, position, size = log.counter, log.positions, 0
+    for raw in raws:
+        counter += 1
+        position += 1
+        sequence = base | counter
+        length = len(raw)
+        record = records.message_record(sequence, position, wall_ms, expires_ms, 0, 0, 0, length, b"", raw)
+        batch.put(records.number_key(prefix, sequence), record)
+        if expires_ms:
+            batch.put(records.expiry_key(broker.prefix, expires_ms, log.id, sequence), b"")
+        size += length
+    if expires_ms:
+        broker.expiry.add(expires_ms)
+    log.counter, log.positions = counter, position
+    log.active += len(raws)
+    log.active_bytes += size
+    broker.size += size
+    batch.skips.append((log, base | counter))
+
+
 def enter(broker: Broker, log: Log, entry: Entry) -> bytes:
     """Appends an entry to a log; it becomes available when the batch is synced. Gives its key."""
     batch = broker.out(log)

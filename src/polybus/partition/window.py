@@ -34,10 +34,15 @@ class Window:
         if entry.rank <= self.paged_to:
             return False
         if not self.whole or self.ready_bytes >= self._most_bytes or len(self.ready) >= self._most_entries:
-            self.whole = False
-            self.skipped_to = entry.rank
+            self.skip(entry.rank)
             return False
         return True
+
+    def skip(self, rank: int) -> None:
+        """What was committed up to this rank is only in the store: a page brings it, if none has already."""
+        if rank > self.paged_to:
+            self.whole = False
+            self.skipped_to = max(self.skipped_to, rank)
 
     def append(self, entry: Entry) -> None:
         """Takes in an entry; they come in order of rank."""

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from polybus.clock import MovableClock
+from polybus.message.message import build
 from polybus.namespace.description import QueueDescription, SubscriptionDescription, TopicDescription
 from polybus.namespace.routing import partition_for
 from tests.system.http.bulk_kit import ARROW, Bulk, arrow
@@ -240,6 +241,23 @@ def test_a_row_that_is_no_message_fails_the_stage(server: Server, body: bytes, t
         server.wait_until(lambda: server.namespace.entity("q").counts().size_bytes == 0)
 
 
+def test_a_bad_row_behind_blocks_that_are_on_their_way_to_the_disk_leaves_nothing(
+    certificates: Path, tmp_path: Path
+) -> None:
+    server = Server(certificates, disks=[RocksDisk(tmp_path / "0")], catalogue=RocksDisk(tmp_path / "c")).start()
+    create(server, "q", enable_partitioning=True)
+    good = [{"body": bytes(1_000), "partition_key": f"k{number % 40}"} for number in range(5_000)]
+    with server.client() as http:
+        body = arrow([*good, {"body": bytes(300_000), "partition_key": "k"}])
+        refused = http.post("/$polybus/entities/q/stage", content=body, headers={"Content-Type": ARROW})
+        assert refused.status_code == 403
+        assert "Row 5000" in refused.text
+        partitions = server.namespace.entity("q").partitions
+        left = server.do(lambda: [len(partition.require().stages.open) for partition in partitions])
+        assert (sum(left), server.do(server.namespace.entity("q").counts).size_bytes) == (0, 0)
+    server.stop()
+
+
 def test_unknown_columns_become_properties_where_that_is_asked_for(server: Server) -> None:
     create(server, "q")
     with server.client() as http:
@@ -348,6 +366,26 @@ def test_a_partition_that_is_down_follows_when_it_returns_and_in_order(server: S
             epoch_text, key = row["body"].decode().split("-")
             order.setdefault(key, []).append(epoch_text)
         assert order == {key: ["0", "1", "2"] for key in keys}
+
+
+def test_whole_messages_are_staged_as_they_came(server: Server) -> None:
+    create(server, "q", enable_partitioning=True)
+    raws = [build(b"b%d" % number, partition_key=f"k{number % 7}", subject="s").raw for number in range(1_300)]
+    raws.append(build(b"").raw)
+    content = arrow([{"message": raw} for raw in raws])
+    with server.client() as http:
+        bulk = Bulk(http, "q")
+        staged = bulk._checked(
+            http.post("/$polybus/entities/q/stage", content=content, headers={"Content-Type": ARROW})
+        )
+        assert (staged["rows"], staged["bytes"]) == (len(raws), sum(map(len, raws)))
+        bulk.publish("p", "a", 0, [staged])
+        found = bulk.everything()
+        expected = sorted([(b"b%d" % number, f"k{number % 7}", "s") for number in range(1_300)] + [(b"", None, None)])
+        assert sorted((row["body"], row["partition_key"], row["subject"]) for row in found) == expected
+        for key in (f"k{number}" for number in range(7)):
+            own = [int(row["body"][1:]) for row in found if row["partition_key"] == key]
+            assert own == sorted(own)
 
 
 @pytest.mark.parametrize("kind", ["memory", "rocksdb"])

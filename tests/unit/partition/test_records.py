@@ -1,6 +1,8 @@
 from itertools import pairwise
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from polybus.errors import StoreCorrupt, StoreVersionMismatch
 from polybus.partition import records
@@ -85,3 +87,12 @@ def test_the_keys_of_a_session_do_not_lie_among_those_of_another() -> None:
 def test_after_is_the_end_of_a_prefix() -> None:
     assert records.after(b"ab") == b"ac"
     assert records.after(b"a\xff\xff") == b"b\x00\x00"
+
+
+@given(st.lists(st.binary(max_size=40), min_size=1, max_size=20), st.booleans())
+def test_staged_messages_come_out_of_their_block_as_they_went_in(raws: list[bytes], plain: bool) -> None:
+    block = records.staged_block(raws, plain)
+    assert records.staged_messages(block) == (raws, plain)
+    damaged = bytes((*block[:-1], block[-1] ^ 1))
+    with pytest.raises(StoreCorrupt):
+        records.staged_messages(damaged)
