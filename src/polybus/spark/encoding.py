@@ -50,7 +50,8 @@ def encoded_messages(batch: Any) -> Any | None:
     application = _from_map(batch.column("properties")) if "properties" in names else _from_columns(batch, unknown)
     if application is None:
         return None
-    return _joined(_annotations(batch), _properties(batch), application, _data(batch.column("body")))
+    # The body is joined only once: it is most of a message, and every join copies it.
+    return _joined(_annotations(batch), _properties(batch), application, *_data(batch.column("body")))
 
 
 # Sections
@@ -108,8 +109,11 @@ def _from_map(column: Any) -> Any | None:
     return pc.if_else(pc.fill_null(pc.and_(pc.is_valid(column), pc.greater(counts, 0)), False), section, b"")
 
 
-def _data(body: Any) -> Any:
-    return _joined(b"\x00\x53\x75", _value(body, _BYTES))
+def _data(body: Any) -> list[Any]:
+    if body.null_count:
+        return [b"\x00\x53\x75", _value(body, _BYTES)]
+    body = body.cast(pa.binary())
+    return [b"\x00\x53\x75", _leads(pc.binary_length(body), _BYTES), body]
 
 
 def _section(code: int, kind: int, items: Any, count: Any) -> Any:
@@ -136,15 +140,19 @@ def _value(column: Any, kind: int) -> Any:
     """Texts or bytes with their constructor and length; where there is none, null."""
     column = column.cast(pa.binary())
     lengths = pc.fill_null(pc.binary_length(column), 0)
-    if not len(column) or pc.max(lengths).as_py() <= 255:
-        lead = _joined(_octets(kind), _byte(lengths))
-    else:
-        lead = pa.array([_lead(kind, length) for length in lengths.to_pylist()], pa.binary())
-    return pc.fill_null(_joined(lead, column), _NULL)
+    return pc.fill_null(_joined(_leads(lengths, kind), column), _NULL)
 
 
-def _lead(kind: int, length: int) -> bytes:
-    return bytes((kind, length)) if length <= 255 else bytes((kind + _LONG,)) + length.to_bytes(4, "big")
+def _leads(lengths: Any, kind: int) -> Any:
+    """Constructors with these lengths, which take one byte or four."""
+    longest = pc.max(lengths).as_py() or 0
+    if longest <= 255:
+        return _joined(_octets(kind), _byte(lengths))
+    long = _joined(_octets(kind + _LONG), _four_bytes(lengths))
+    if pc.min(lengths).as_py() > 255:
+        return long
+    short = _joined(_octets(kind), _byte(pc.min_element_wise(lengths, 255)))
+    return pc.if_else(pc.greater(lengths, 255), long, short)
 
 
 _BYTE: Final = pa.array([bytes((number,)) for number in range(256)], pa.binary())
@@ -153,6 +161,12 @@ _BYTE: Final = pa.array([bytes((number,)) for number in range(256)], pa.binary()
 def _byte(numbers: Any) -> Any:
     """Each of these small numbers as a byte."""
     return _BYTE.take(numbers)
+
+
+def _four_bytes(numbers: Any) -> Any:
+    """Each of these numbers as four bytes, the greatest first."""
+    data = pa.py_buffer(numbers.to_numpy(zero_copy_only=False).astype(">u4").tobytes())
+    return pa.Array.from_buffers(pa.binary(4), len(numbers), [None, data]).cast(pa.binary())
 
 
 def _octets(number: int) -> bytes:
