@@ -26,13 +26,13 @@ from polybus.message.columns import moment
 from polybus.namespace.cursor import Cursor
 from polybus.namespace.cursors import Start
 from polybus.namespace.entity import Entity
-from polybus.namespace.ranges import log_path, partition_logs
+from polybus.namespace.ranges import PartitionLog, log_path
 
 
 async def get_cursors(request: BulkCall) -> Response:
     entity = request.entity
     cursors = request.bus.cursors.of(entity, request.log_id)
-    return answer({"cursors": [await _shown(request, entity, cursor) for cursor in cursors]})
+    return answer({"cursors": [_shown(request, entity, cursor) for cursor in cursors]})
 
 
 async def put_cursor(request: BulkCall) -> Response:
@@ -45,7 +45,7 @@ async def put_cursor(request: BulkCall) -> Response:
         entity, log_id, name, request.namespace.name, _start(body), lag_s * 1000, lag_bytes
     )
     cursor, made = await run(work)
-    return answer(await _shown(request, entity, cursor), 201 if made else 200)
+    return answer(_shown(request, entity, cursor), 201 if made else 200)
 
 
 def _start(body: dict[str, object]) -> Start:
@@ -61,7 +61,7 @@ def _start(body: dict[str, object]) -> Start:
 
 async def get_cursor(request: BulkCall) -> Response:
     entity, cursor = _found(request)
-    return answer(await _shown(request, entity, cursor))
+    return answer(_shown(request, entity, cursor))
 
 
 def _found(request: BulkCall) -> tuple[Entity, Cursor]:
@@ -70,13 +70,13 @@ def _found(request: BulkCall) -> tuple[Entity, Cursor]:
 
 
 async def advance_cursor(request: BulkCall) -> Response:
-    """Everything up to these positions has been read; positions never go back."""
+    """Everything up to these positions has been read; positions never go back. Tells how far the log goes now."""
     entity, cursor = _found(request)
     body = await request.json()
     positions = positions_in(body.get("positions"))
     fencing = optional_number_in(body, "fencing")
     moved = await run(request.bus.cursors.advance(entity, cursor, positions, fencing))
-    return answer(await _shown(request, entity, moved))
+    return answer(_shown(request, entity, moved) | {"log": list(map(_end, _log_now(entity, moved.log_id)))})
 
 
 async def lease_cursor(request: BulkCall) -> Response:
@@ -90,14 +90,14 @@ async def lease_cursor(request: BulkCall) -> Response:
         request.authorize(Rights.MANAGE)
     fencing = optional_number_in(body, "fencing")
     leased = await run(request.bus.cursors.lease(entity, cursor, holder, ttl_s * 1000, fencing, force))
-    return answer(await _shown(request, entity, leased))
+    return answer(_shown(request, entity, leased))
 
 
 async def release_cursor(request: BulkCall) -> Response:
     entity, cursor = _found(request)
     fencing = request.number("fencing") if "fencing" in request.call.query else None
     released = await run(request.bus.cursors.release(entity, cursor, fencing))
-    return answer(await _shown(request, entity, released))
+    return answer(_shown(request, entity, released))
 
 
 async def delete_cursor(request: BulkCall) -> Response:
@@ -113,9 +113,37 @@ async def delete_cursor(request: BulkCall) -> Response:
     return Response(status_code=204)
 
 
-async def _shown(request: BulkCall, entity: Entity, cursor: Cursor) -> dict[str, object]:
-    logs = await run(partition_logs(entity, cursor.log_id))
-    return cursor_json(entity, cursor, request.bus.clock.now().wall_ms) | {"lag_messages": cursor_lag(cursor, logs)}
+def _shown(request: BulkCall, entity: Entity, cursor: Cursor) -> dict[str, object]:
+    lag = cursor_lag(cursor, _log_now(entity, cursor.log_id))
+    return cursor_json(entity, cursor, request.bus.clock.now().wall_ms) | {"lag_messages": lag}
+
+
+def _log_now(entity: Entity, log_id: int) -> list[PartitionLog]:
+    """How far the log goes in each partition. Memory knows it; where it begins only the stores know."""
+    found = []
+    for partition in entity.partitions:
+        now, broker = PartitionLog(partition.index), partition.broker
+        if broker is None:
+            now.problem = partition.store.unavailable()
+        else:
+            log = broker.log(log_id)
+            now.stable_end = log.stable_end
+            now.messages = log.active + log.retained
+            now.bytes = log.active_bytes + log.retained_bytes
+        found.append(now)
+    return found
+
+
+def _end(log: PartitionLog) -> dict[str, object]:
+    if log.problem is not None:
+        return {"partition": log.index, "available": False}
+    return {
+        "partition": log.index,
+        "available": True,
+        "stable_end": log.stable_end,
+        "messages": log.messages,
+        "bytes": log.bytes,
+    }
 
 
 def cursor_json(entity: Entity, cursor: Cursor, now_ms: int) -> dict[str, object]:

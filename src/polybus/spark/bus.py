@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -34,6 +34,8 @@ class CursorState:
     truncated: dict[int, int]
     """Partition to the position up to which kept messages were dropped, because the cursor lagged over its limit."""
     fencing: int
+    ends: list[PartitionEnd] = field(default_factory=list)
+    """How far the log goes now, where the cursor was just moved on."""
 
     def lost_to(self, index: int) -> int:
         """Nothing at or below this position is kept for the cursor."""
@@ -101,9 +103,13 @@ class Bus:
     def release(self, name: str, fencing: int) -> None:
         self._transport.json("DELETE", f"{self._cursor_path(name)}/lease", query={"fencing": fencing})
 
-    def advance(self, name: str, positions: dict[int, int], fencing: int) -> CursorState:
+    def advance(
+        self, name: str, positions: dict[int, int], fencing: int, entity_id: str | None = None
+    ) -> CursorState:
+        """Moves a cursor on; refused where the entity is not the one that is meant."""
         body = {"positions": {str(index): position for index, position in positions.items()}, "fencing": fencing}
-        return _cursor(self._transport.json("POST", f"{self._cursor_path(name)}/advance", body))
+        query: Query | None = None if entity_id is None else {"entity_id": entity_id}
+        return _cursor(self._transport.json("POST", f"{self._cursor_path(name)}/advance", body, query))
 
     def _cursor_path(self, name: str) -> str:
         return f"{self._path}/cursors/{quote(name, safe='')}"
@@ -147,11 +153,13 @@ def _end(told: dict[str, Any]) -> PartitionEnd:
         return PartitionEnd(told["partition"], 1, 0, available=False)
     messages = told.get("messages", 0)
     average = told["bytes"] / messages if messages else 0.0
-    return PartitionEnd(told["partition"], told["earliest"], told["stable_end"], average_bytes=average)
+    return PartitionEnd(told["partition"], told.get("earliest", 1), told["stable_end"], average_bytes=average)
 
 
 def _cursor(told: dict[str, Any]) -> CursorState:
-    return CursorState(told["entity_id"], _by_index(told["positions"]), _by_index(told["truncated"]), told["fencing"])
+    ends = [_end(each) for each in told.get("log", ())]
+    positions, truncated = _by_index(told["positions"]), _by_index(told["truncated"])
+    return CursorState(told["entity_id"], positions, truncated, told["fencing"], ends)
 
 
 def _by_index(told: dict[str, int]) -> dict[int, int]:

@@ -22,13 +22,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from polybus.errors import CursorLeased, PolybusError
+from polybus.errors import CursorLeased, EntityDeleted, EntityNotFound, PolybusError
 from polybus.spark import planning
 from polybus.spark.bus import Bus, CursorState, LogState
 from polybus.spark.lease import Lease
 from polybus.spark.offsets import Offset, offset_from
 from polybus.spark.options import SourceOptions
-from polybus.spark.planning import Range
+from polybus.spark.planning import PartitionEnd, Range
 from polybus.spark.reading import DataLoss, Progress, RangesRead, losses, report_losses
 
 log = logging.getLogger(__name__)
@@ -102,16 +102,27 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return self._lease
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """How far the next batch goes. What is up to `start` is in the checkpoint and is let go."""
+        """How far the next batch goes. What is up to `start` is in the checkpoint and is let go: the one request
+        that does so also tells how far the log goes."""
         begin = offset_from(start)
-        state = self.bus.log()
-        self._latest = Offset(state.entity_id, planning.heads(begin, state.ends), begin.holder).record()
-        if state.entity_id != begin.entity_id:
-            begin = self._recreated(begin, state)
-        self._acknowledge(begin)
-        goal = planning.heads(begin, (self._target or state).ends)
-        most = self._most(limit, begin.positions, goal, state)
+        if self._lease is None:
+            begin = self._of_entity(begin)
+        try:
+            ends = self._acknowledge(begin)
+        except (EntityNotFound, EntityDeleted):
+            known, begin = begin, self._of_entity(begin)
+            if begin is known:
+                raise
+            ends = self._acknowledge(begin)
+        self._latest = Offset(begin.entity_id, planning.heads(begin, ends), begin.holder).record()
+        goal = planning.heads(begin, ends if self._target is None else self._target.ends)
+        most = self._most(limit, begin.positions, goal, ends)
         return begin.at(planning.limited(begin.positions, goal, most)).record()
+
+    def _of_entity(self, begin: Offset) -> Offset:
+        """The offset itself; another one where the entity is another."""
+        state = self.bus.log()
+        return begin if state.entity_id == begin.entity_id else self._recreated(begin, state)
 
     def _recreated(self, begin: Offset, state: LogState) -> Offset:
         """The entity is another one of the same name; all that is known of the old one is that it is gone."""
@@ -126,10 +137,12 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         first = {end.index: end.earliest - 1 for end in state.ends}
         return Offset(state.entity_id, first, begin.holder)
 
-    def _acknowledge(self, offset: Offset) -> None:
+    def _acknowledge(self, offset: Offset) -> list[PartitionEnd]:
+        """Lets go of what was read; gives how far the log goes now."""
         lease = self._hold_known(offset)
-        self.bus.advance(self._options.cursor, offset.positions, lease.fencing)
+        state = self.bus.advance(self._options.cursor, offset.positions, lease.fencing, offset.entity_id)
         self._acknowledged = offset.positions
+        return state.ends
 
     def _hold_known(self, offset: Offset) -> Lease:
         """The lease, after a restart from a checkpoint too; the cursor must still be there."""
@@ -141,7 +154,9 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             self.bus.create_cursor(self._options.cursor, {"start": _named(offset.positions)})
         return self._hold(offset.holder)
 
-    def _most(self, limit: ReadLimit, begin: dict[int, int], goal: dict[int, int], state: LogState) -> int | None:
+    def _most(
+        self, limit: ReadLimit, begin: dict[int, int], goal: dict[int, int], ends: list[PartitionEnd]
+    ) -> int | None:
         if isinstance(limit, ReadAllAvailable):
             return None
         counts = []
@@ -151,7 +166,7 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             counts.append(limit.max_rows)
         max_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options.max_bytes
         if max_bytes is not None:
-            counts.append(planning.rows_for_bytes(max_bytes, begin, goal, state.ends))
+            counts.append(planning.rows_for_bytes(max_bytes, begin, goal, ends))
         return min(counts, default=None)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from polybus.errors import CursorLeased
+from polybus.errors import CursorLeased, EntityDeleted, EntityNotFound
 from polybus.spark import lease, stream_reader
 from polybus.spark.bus import CursorState, LogState
 from polybus.spark.offsets import offset_from
@@ -30,6 +31,7 @@ class World:
         self.holder: str | None = None
         self.fencing = 0
         self.out: set[int] = set()
+        self.requests: list[str] = []
 
     def state(self) -> CursorState:
         assert self.cursor is not None
@@ -41,8 +43,11 @@ class TableBus:
         self.world = world
 
     def log(self, time: str | None = None) -> LogState:
-        ends = [PartitionEnd(i, 1, end, available=i not in self.world.out) for i, end in self.world.ends.items()]
-        return LogState(self.world.entity_id, ends, {})
+        self.world.requests.append("log")
+        return LogState(self.world.entity_id, self._ends(), {})
+
+    def _ends(self) -> list[PartitionEnd]:
+        return [PartitionEnd(i, 1, end, available=i not in self.world.out) for i, end in self.world.ends.items()]
 
     def create_cursor(self, name: str, body: dict[str, Any]) -> CursorState:
         if self.world.cursor is None:
@@ -64,12 +69,16 @@ class TableBus:
     def release(self, name: str, fencing: int) -> None:
         self.world.holder = None
 
-    def advance(self, name: str, positions: dict[int, int], fencing: int) -> CursorState:
+    def advance(self, name: str, positions: dict[int, int], fencing: int, entity_id: str) -> CursorState:
+        self.world.requests.append("advance")
+        if entity_id != self.world.entity_id:
+            raise EntityDeleted("It was deleted and created again.")
+        if self.world.cursor is None:
+            raise EntityNotFound("There is no such cursor.")
         if fencing != self.world.fencing:
             raise CursorLeased("It was taken over.")
-        assert self.world.cursor is not None
         self.world.cursor = {i: max(at, positions.get(i, 0)) for i, at in self.world.cursor.items()}
-        return self.world.state()
+        return replace(self.world.state(), ends=self._ends())
 
     def close(self) -> None: ...
 
@@ -111,6 +120,28 @@ def test_asking_for_the_next_batch_lets_go_of_the_last(world: World) -> None:
     assert world.cursor == {0: 0, 1: 0}
     assert reader.latestOffset(_json(end), ReadAllAvailable()) == end
     assert world.cursor == {0: 5, 1: 3}
+    reader.stop()
+
+
+def test_a_batch_asks_the_bus_once(world: World) -> None:
+    reader = _reader()
+    end = reader.latestOffset(_json(reader.initialOffset()), ReadAllAvailable())
+    for number in (1, 2):
+        world.requests.clear()
+        world.ends = {0: number, 1: number}
+        start, end = end, reader.latestOffset(_json(end), ReadAllAvailable())
+        reader.partitions(_json(start), _json(end))
+        reader.commit(_json(start))
+        assert world.requests == ["advance"]
+    reader.stop()
+
+
+def test_a_cursor_that_is_deleted_under_a_query_stops_it(world: World) -> None:
+    reader = _reader(failOnDataLoss="false")
+    end = reader.latestOffset(_json(reader.initialOffset()), ReadAllAvailable())
+    world.cursor = None
+    with pytest.raises(EntityNotFound):
+        reader.latestOffset(_json(end), ReadAllAvailable())
     reader.stop()
 
 
@@ -193,3 +224,20 @@ def test_an_entity_created_again_or_a_cursor_gone_is_loud(world: World) -> None:
     careless = _reader(failOnDataLoss="false")
     after = careless.latestOffset(_json(end), ReadAllAvailable())
     assert _ranges(careless, end, after) == [(0, 1, 1)]
+
+
+def test_an_entity_created_again_under_a_running_query_is_noticed_when_it_lets_go(world: World) -> None:
+    careful, careless = _reader(), _reader(failOnDataLoss="false")
+    world.ends = {0: 5, 1: 3}
+    for reader in (careful, careless):
+        end = reader.latestOffset(_json(reader.initialOffset()), ReadAllAvailable())
+        kept = world.cursor
+        world.entity_id, world.cursor, world.holder, world.ends = f"2-{reader is careless}", None, None, {0: 1, 1: 0}
+        if reader is careful:
+            with pytest.raises(DataLoss, match="created again"):
+                reader.latestOffset(_json(end), ReadAllAvailable())
+            world.cursor, world.ends = kept, {0: 5, 1: 3}
+        else:
+            after = reader.latestOffset(_json(end), ReadAllAvailable())
+            assert (offset_from(after).entity_id, offset_from(after).positions) == (world.entity_id, {0: 1, 1: 0})
+        reader.stop()
