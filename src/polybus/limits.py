@@ -415,6 +415,15 @@ that it reads, and asks again for more."""
 BULK_PIECE_BYTES = 256 * 1024
 """What is written to a socket at once. The event loop keeps what the socket does not take in one buffer and moves all
 of it after each send."""
+SPARK_INTAKE_BYTES = 64 * 1024
+"""Parts of an answer from which on a task reads them into memory that it uses again."""
+SPARK_LAYOUTS = 16
+"""Kinds of messages that a task knows by their layout: each costs a look at the lengths of all messages."""
+SPARK_LAYOUTS_LEARNED = 4
+SPARK_LAYOUT_ROWS = 100
+"""Kinds that are learned from one batch, and messages of a kind that make it worth it: learning costs a millisecond."""
+SPARK_LAYOUT_BYTES = 2_048
+"""The front of a message up to its body, beyond which it is walked: fronts are copied out to be compared."""
 CAPTURE_OPEN_FILES = 64
 """Files that one task of a capture writes at once; a backlog of days has more folders than that."""
 CAPTURE_BUFFER_BYTES = 128 * 1024 * 1024

@@ -21,7 +21,7 @@ from polybus.spark.bus import Bus
 from polybus.spark.columns import arrow_schema
 from polybus.spark.planning import Range
 from polybus.spark.records import Records
-from polybus.spark.transport import Query
+from polybus.spark.transport import Intake, Query
 from polybus.spark.walking import Numbers
 
 END_KEY: Final = b"polybus.end"
@@ -99,7 +99,7 @@ class RangesRead:
         asked = [each.left for each in left]
         response = self._bus.repeat(lambda: self._bus.open_records(asked, self._entity_id))
         end: dict[str, Any] | None = None
-        for batch, told in _parts(response):
+        for batch, told in _parts(Intake(response)):
             end = told
             if batch.num_rows:
                 records = Records(batch, self._columns)

@@ -20,8 +20,8 @@ from polybus.message.message import Message
 from polybus.message.overlay import overlay_from_bytes
 from polybus.message.rendering import Marks
 from polybus.spark.columns import arrow_schema
-from polybus.spark.sections import Sections
-from polybus.spark.texts import joined, offsets_of
+from polybus.spark.layouts import layouts_of
+from polybus.spark.texts import Texts, joined, offsets_of
 from polybus.spark.walking import Numbers, Octets
 
 VERSION: Final = 1
@@ -63,13 +63,13 @@ class Records:
         self._settled = np.frombuffer(settled.buffers()[1], np.uint8)[settled.offset : settled.offset + len(settled)]
         self._check()
         message_at = self._start + HEAD.itemsize + self._head["changes"]
-        self._sections = Sections(self._data, message_at, self._end, columns)
+        self._sections = layouts_of(columns).sections(self._data, message_at, self._end)
 
     def _check(self) -> None:
         if (self._end - self._start < HEAD.itemsize).any():
             raise StoreCorrupt("a message record is too short")
-        places = self._start[:, None] + np.arange(HEAD.itemsize)
-        self._head = self._data[places].view(HEAD)[:, 0]
+        heads = Texts(self._start, np.full(len(self._start), HEAD.itemsize)).column(self._data, pa.binary())
+        self._head = np.frombuffer(heads.buffers()[2], HEAD)
         if (self._head["version"] != VERSION).any():
             raise StoreVersionMismatch(f"the bus sends records of another form than {VERSION}: install its version")
         view, starts, ends = self._view, self._start + _CHECK_BYTES, self._end.tolist()
@@ -121,7 +121,7 @@ class Records:
         if name == "properties":
             return self._maps(rows, kind)
         if name == "body":
-            return sections.body.of(rows).long_column(self._view, kind)
+            return sections.body.of(rows).column(self._data, kind)
         if name == "partition":
             return pa.array(self.partitions[rows].astype(np.int32))
         if name == "state":

@@ -57,6 +57,15 @@ class Pairs:
     def add(self, rows: Numbers, key: Value, value: Value) -> None:
         self._parts.append((rows, key, value))
 
+    def add_all(self, other: Pairs, rows: Numbers) -> None:
+        """Those of messages that are these rows."""
+        self._parts += [(rows[owners], key, value) for owners, key, value in other._parts]
+
+    def add_alike(self, other: Pairs, rows: Numbers, away: Numbers) -> None:
+        """Those of a single message, for rows that have the same so far away from it."""
+        for _, key, value in other._parts:
+            self._parts.append((rows, key.moved(away), value.moved(away)))
+
     def of(self, rows: Numbers, total: int) -> tuple[Numbers, Texts, Texts]:
         """How many pairs each of these rows has, and their keys and values as texts."""
         among = np.zeros(total, np.bool_)
@@ -68,32 +77,60 @@ class Pairs:
         return counts, self._texts(1, kept), self._texts(2, kept)
 
     def _texts(self, which: int, kept: Numbers) -> Texts:
-        texts = Texts(len(kept))
-        if self._parts:
-            values = [part[which] for part in self._parts]
-            at = np.concatenate([value.at for value in values])  # type: ignore[union-attr]
-            length = np.concatenate([value.length for value in values])  # type: ignore[union-attr]
-            texts.at, texts.length = at[kept], length[kept]
-        return texts
+        if not self._parts:
+            return Texts(kept, kept)
+        values = [part[which] for part in self._parts]
+        at = np.concatenate([value.at for value in values])  # type: ignore[union-attr]
+        length = np.concatenate([value.length for value in values])  # type: ignore[union-attr]
+        return Texts(at[kept], length[kept])
 
 
 class Sections:
     """Texts, pairs and bodies of many messages; `plain` tells for which of them they are right."""
 
-    def __init__(self, data: Octets, at: Numbers, end: Numbers, columns: tuple[str, ...]) -> None:
+    def __init__(self, walk: Walk, columns: tuple[str, ...], *, walked: bool = True) -> None:
+        at = walk.at.copy()
         self._columns = columns
-        self._walk = Walk(data, at, end)
-        self.texts = {name: Texts(len(at)) for name in (*FIELDS, "partition_key") if name in columns}
+        self._walk = walk
+        self.texts = {name: Texts.none_of(at) for name in (*FIELDS, "partition_key") if name in columns}
         self.pairs = Pairs()
+        self.body = Texts.none_of(at)
+        self.converted: Flags = np.zeros(len(at), np.bool_)
+        """Messages for which texts were made of numbers and truth values."""
         self._more: list[Octets] = []
-        self.body = Texts(len(at))
+        self.plain: Flags = self._walked() if walked else self.converted.copy()
+
+    @classmethod
+    def empty(cls, data: Octets, at: Numbers, columns: tuple[str, ...]) -> Sections:
+        """For messages that begin here, none of which has been looked at."""
+        return cls(Walk(data, at, at), columns, walked=False)
+
+    def _walked(self) -> Flags:
         self._walk.skip_section(HEADER)
         self._walk.skip_section(DELIVERY_ANNOTATIONS)
         self._annotations()
         self._properties()
         self._application()
         self._data()
-        self.plain = self._walk.ended() & self.body.present
+        return self._walk.ended() & self.body.present
+
+    def put_walked(self, other: Sections, rows: Numbers) -> None:
+        """What a walk over these rows alone has found."""
+        for name, texts in self.texts.items():
+            texts.put(rows, other.texts[name].at, other.texts[name].length)
+        self.body.put(rows, other.body.at, other.body.length)
+        self.plain[rows] = other.plain
+        self.pairs.add_all(other.pairs, rows)
+        self._more += other._more
+
+    def put_alike(self, other: Sections, rows: Numbers, away: Numbers) -> None:
+        """What was found in a single message, for rows that have the same so far away from it."""
+        for name, texts in self.texts.items():
+            if other.texts[name].length[0] >= 0:
+                texts.put(rows, other.texts[name].at + away, other.texts[name].length)
+        self.body.put(rows, other.body.at + away, other.body.length)
+        self.plain[rows] = True
+        self.pairs.add_alike(other.pairs, rows, away)
 
     def _annotations(self) -> None:
         wanted = "partition_key" in self._columns or "scheduled_enqueue_time" in self._columns
@@ -168,6 +205,7 @@ class Sections:
             texts.append(text or "")
         self._walk.leave(rows, ~known)
         more, at, length = joined(texts)
+        self.converted[rows[other]] = True
         value.at[other], value.length[other] = at + len(data) + sum(map(len, self._more)), length
         self._more.append(more)
         return value

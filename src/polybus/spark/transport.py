@@ -15,7 +15,12 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from polybus import errors
-from polybus.limits import SPARK_REQUEST_SECONDS, SPARK_RETRY_PAUSE_SECONDS, SPARK_RETRY_PAUSE_SECONDS_MAX
+from polybus.limits import (
+    SPARK_INTAKE_BYTES,
+    SPARK_REQUEST_SECONDS,
+    SPARK_RETRY_PAUSE_SECONDS,
+    SPARK_RETRY_PAUSE_SECONDS_MAX,
+)
 from polybus.spark.connection import Connection
 
 JSON_TYPE: Final = "application/json"
@@ -117,6 +122,29 @@ class Transport:
         if response.status >= 300:
             raise refusal(response.status, response.read())
         return response
+
+
+class Intake:
+    """An answer as a file that Arrow reads. What it gives is good until the next read: large parts share one memory.
+
+    Fresh memory for each of them costs more than what is done with it.
+    """
+
+    closed = False
+
+    def __init__(self, response: http.client.HTTPResponse) -> None:
+        self._response = response
+        self._memory = bytearray()
+
+    def read(self, size: int = -1) -> bytes | memoryview:
+        if size < SPARK_INTAKE_BYTES:
+            return self._response.read(size if size >= 0 else None)
+        if len(self._memory) < size:
+            self._memory = bytearray(size)
+        part, came = memoryview(self._memory)[:size], 0
+        while came < size and (more := self._response.readinto(part[came:])):
+            came += more
+        return part[:came]
 
 
 def refusal(status: int, body: bytes) -> errors.BusError:

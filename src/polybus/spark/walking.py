@@ -44,6 +44,10 @@ class Value:
     def after(self) -> Numbers:
         return self.at + self.length
 
+    def moved(self, away: Numbers) -> Value:
+        """The one value that this is, so far away, in many messages."""
+        return Value(self.kind, self.at + away, np.repeat(self.length, len(away)))
+
     def is_one_of(self, kinds: tuple[int, ...]) -> Flags:
         found: Flags = self.kind == kinds[0]
         for kind in kinds[1:]:
@@ -121,3 +125,15 @@ class Walk:
         """The messages that were walked to their very end."""
         ended: Flags = self.plain & (self.at == self.end)
         return ended
+
+
+class TracedWalk(Walk):
+    """A walk that remembers where it looked."""
+
+    def __init__(self, data: Octets, at: Numbers, end: Numbers) -> None:
+        super().__init__(data, at, end)
+        self.seen: list[Numbers] = []
+
+    def byte(self, at: Numbers) -> Octets:
+        self.seen.append(at.flatten())  # a copy: a walk moves its places on
+        return super().byte(at)

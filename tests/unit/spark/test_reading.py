@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from polybus.errors import ServerBusy
+from polybus.limits import SPARK_INTAKE_BYTES
 from polybus.message.message import build
 from polybus.partition.records import message_record
 from polybus.spark.planning import Range
@@ -100,6 +101,42 @@ def test_bytes_that_stop_in_the_middle_are_no_end() -> None:
     bus = Answers(_stream(whole, None)[:-20], _stream(whole, _end(3)))
     assert _read(bus, Range(3, 1, 3))[0] == whole
     assert bus.asked == [[Range(3, 1, 3)], [Range(3, 1, 3)]]
+
+
+def _large_stream(bodies: list[list[bytes]], end: dict[str, object]) -> bytes:
+    """An answer of several batches, whose parts are large enough to share the reader's memory."""
+    sink = pa.BufferOutputStream()
+    schema = pa.schema([("record", pa.binary()), ("settled", pa.uint8())])
+    position = 0
+    with pa.ipc.new_stream(sink, schema) as writer:
+        for batch in bodies:
+            raws = [build(body, message_id=f"{len(body)}", application={"n": "x"}).raw for body in batch]
+            records = []
+            for raw in raws:
+                position += 1
+                records.append(message_record(3 << 48 | position, position, 1, 0, 0, 0, 0, len(raw), b"", raw))
+            writer.write_batch(pa.record_batch([records, [0] * len(records)], schema=schema))
+        empty = pa.record_batch([[], []], schema=schema)
+        writer.write_batch(empty, custom_metadata={END_KEY: json.dumps(end).encode()})
+    return bytes(sink.getvalue())
+
+
+def test_batches_stay_as_they_are_while_the_next_ones_are_read() -> None:
+    bodies = [[bytes((65 + number,)) * (SPARK_INTAKE_BYTES + size) for size in (9, 0, 4)] for number in range(3)]
+    columns = ("message_id", "session_id", "properties", "body")
+    reading = RangesRead(Answers(_large_stream(bodies, _end(9))), columns, [Range(3, 1, 9)], "7-1")  # type: ignore[arg-type]
+    batches = list(reading.batches())
+    assert [batch.column("body").to_pylist() for batch in batches] == bodies
+    expected = [[str(len(body)) for body in batch] for batch in bodies]
+    assert [batch.column("message_id").to_pylist() for batch in batches] == expected
+
+
+def test_a_large_part_that_stops_in_the_middle_is_no_part() -> None:
+    stream = _large_stream([[b"a" * SPARK_INTAKE_BYTES], [b"b" * SPARK_INTAKE_BYTES]], _end(2))
+    bus = Answers(stream[: len(stream) // 2], stream[: len(stream) * 3 // 4], seconds=0)
+    with pytest.raises(pa.ArrowInvalid):
+        _read(bus, Range(3, 1, 2))
+    assert bus.asked == [[Range(3, 1, 2)]]
 
 
 def test_a_store_that_is_away_is_waited_for_and_then_an_error() -> None:

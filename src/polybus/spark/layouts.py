@@ -1,0 +1,115 @@
+"""Messages that are alike are walked once: the others of their kind are known by what the walk looked at.
+
+A walk goes by the length of a message and by the bytes that it looks at, and by nothing else. So messages of one
+length with the same bytes at these places have their texts, pairs and body at the same places too. Producers send
+messages of few kinds: one look at the front of each tells its kind, and only what is of no known kind is walked.
+
+Kinds are remembered by the process, for a task of a stream reads too little to learn them anew. Messages with
+numbers for properties are not learned: the texts that are made of them lie elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from polybus.limits import SPARK_LAYOUT_BYTES, SPARK_LAYOUT_ROWS, SPARK_LAYOUTS, SPARK_LAYOUTS_LEARNED
+from polybus.spark.sections import Sections
+from polybus.spark.texts import Texts
+from polybus.spark.walking import Numbers, Octets, TracedWalk, Walk
+
+_READS: Final = 8
+"""Choices of columns whose kinds of messages a process remembers."""
+
+
+class Layout:
+    """One kind of messages: their length, the bytes that a walk looks at, and where it finds what."""
+
+    def __init__(self, data: Octets, at: int, end: int, columns: tuple[str, ...]) -> None:
+        walk = TracedWalk(data, np.array([at]), np.array([end]))
+        self._found = Sections(walk, columns)
+        self.length = end - at
+        seen = np.unique(np.concatenate(walk.seen)) - at
+        # What it saw behind the end of the message it took no notice of: it got to the very end.
+        self._places = seen[seen < self.length]
+        self.front = int(self._places[-1]) + 1
+        self._bytes = data[at + self._places]
+        self._at = at
+
+    def among(self, data: Octets, at: Numbers) -> Numbers:
+        """Which of the messages of this length that begin here are of this kind."""
+        fronts = Texts(at, np.full(len(at), self.front)).column(data, pa.binary())
+        table = np.frombuffer(fronts.buffers()[2], np.uint8).reshape(len(at), self.front)
+        return np.nonzero((table[:, self._places] == self._bytes).all(axis=1))[0]
+
+    def put(self, into: Sections, rows: Numbers, at: Numbers) -> None:
+        """Everything that was found in one of them, for all of these."""
+        into.put_alike(self._found, rows, at - self._at)
+
+
+class Layouts:
+    """The kinds of messages that are known, the most frequent first."""
+
+    def __init__(self, columns: tuple[str, ...], worth_rows: int = SPARK_LAYOUT_ROWS) -> None:
+        """A kind with fewer messages in a batch than `worth_rows` is not learned."""
+        self._columns = columns
+        self._worth_rows = worth_rows
+        self._known: list[Layout] = []
+
+    def __iter__(self) -> Iterator[Layout]:
+        return iter(self._known)
+
+    @property
+    def kinds(self) -> int:
+        return len(self._known)
+
+    def sections(self, data: Octets, at: Numbers, end: Numbers) -> Sections:
+        """What the columns need of these messages."""
+        found = Sections.empty(data, at, self._columns)
+        rest = self._put_known(found, data, at, end - at)
+        if len(rest):
+            walked = Sections(Walk(data, at[rest], end[rest]), self._columns)
+            found.put_walked(walked, rest)
+            self._learn(walked, data, at[rest], end[rest])
+        return found
+
+    def _put_known(self, found: Sections, data: Octets, at: Numbers, lengths: Numbers) -> Numbers:
+        """The messages that are of no known kind."""
+        left = np.ones(len(at), np.bool_)
+        counts: dict[Layout, int] = {}
+        for layout in self._known:
+            some = np.nonzero(left & (lengths == layout.length))[0]
+            rows = some[layout.among(data, at[some])] if len(some) else some
+            counts[layout] = len(rows)
+            if len(rows):
+                layout.put(found, rows, at[rows])
+                left[rows] = False
+        self._known.sort(key=counts.__getitem__, reverse=True)
+        return np.nonzero(left)[0]
+
+    def _learn(self, walked: Sections, data: Octets, at: Numbers, end: Numbers) -> None:
+        """Remembers the most frequent kinds among messages that had to be walked."""
+        lengths = np.where(walked.plain & ~walked.converted, end - at, 0)
+        for length, count in _most_frequent(lengths)[:SPARK_LAYOUTS_LEARNED]:
+            if count < self._worth_rows:
+                return
+            row = int(np.nonzero(lengths == length)[0][0])
+            layout = Layout(data, int(at[row]), int(end[row]), self._columns)
+            if layout.front <= SPARK_LAYOUT_BYTES:
+                self._known = [layout, *self._known[: SPARK_LAYOUTS - 1]]
+
+
+def _most_frequent(lengths: Numbers) -> list[tuple[int, int]]:
+    values, counts = np.unique(lengths[lengths > 0], return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    return list(zip(values[order].tolist(), counts[order].tolist(), strict=True))
+
+
+@lru_cache(_READS)
+def layouts_of(columns: tuple[str, ...]) -> Layouts:
+    """Those that this process knows for a read of these columns."""
+    return Layouts(columns)
