@@ -79,6 +79,7 @@ class Output(Batch):
                 woken.append(log)
         for log in woken:
             log.woken = False
+        for log in woken:
             if log.watcher is not None:
                 log.watcher.available()
 

@@ -47,9 +47,8 @@ def open_session(settings: SparkSettings) -> SparkSession:
         builder = builder.config(name, value)
     try:
         return builder.getOrCreate()
-    except (
-        Exception
-    ) as error:  # Of Spark, of Java, or of the way between them; each says what is wrong in its own words.
+    except Exception as error:
+        # Of Spark, of Java, or of the way between them; each says what is wrong in its own words.
         raise ConfigError(f"Spark does not start (master {settings.master}): {one_line(str(error))}") from error
 
 
