@@ -18,7 +18,8 @@ def test_keys_partitions_and_other_numbers_of_partitions(kit: Kit) -> None:
     queue = kit.queue()
     fields = {"kind": "skew", "from": queue, "to": "out", "partitions": [1, 4, 64]}
     _fill(kit, queue, hot=120, rest=200, keyless=32)
-    run_pipeline(kit, **fields)
+    first = run_pipeline(kit, **fields)
+    assert first.metrics.get("polybus_pipeline_rows_total", pipeline="p") == 352
     _fill(kit, queue, hot=30, rest=0, keyless=0)
     kit.drain(queue, 382)
     ran = run_pipeline(kit, **fields)
