@@ -13,7 +13,7 @@ import struct
 import sys
 from array import array
 from collections.abc import Iterator
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any
 
 from polybus import limits
@@ -222,7 +222,7 @@ class ArrowReader:
             column = batch.column(name)
             if not self._pa.types.is_binary(column.type) or column.null_count:
                 raise ArgumentError(f"The column '{name}' must be of bytes, and none may be missing.")
-            yield _bytes_of(column)
+            yield column.to_pylist()
 
     def _slices(self, rows: int) -> Iterator[Any]:
         count = 0
@@ -236,16 +236,6 @@ class ArrowReader:
                     yield batch.slice(start, rows)
         except (self._pa.ArrowException, OSError, ValueError, OverflowError) as error:
             raise _unreadable(error) from None
-
-
-def _bytes_of(column: Any) -> list[bytes]:
-    """The values of a column of bytes that has none missing; Arrow's own way makes an object more for each."""
-    if not len(column):
-        return []
-    _, places, data = column.buffers()
-    ends = memoryview(places).cast("i")[column.offset : column.offset + len(column) + 1].tolist()
-    raw = memoryview(data) if data is not None else memoryview(b"")
-    return [bytes(raw[start:end]) for start, end in pairwise(ends)]
 
 
 def _unreadable(error: Exception) -> ArgumentError:
