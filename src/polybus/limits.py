@@ -456,3 +456,9 @@ STAGE_BLOCK_BYTES = 256 * 1024
 a publishing step moves a few of them."""
 STAGE_UNSYNCED_BYTES = 4 * 1024 * 1024
 """What one stage request may have on its way to the disks; it is looked at meanwhile, so that syncs cost no time."""
+
+# Small batches of a stream
+SPARK_HANDED_OVER_ROWS = 1_000
+SPARK_HANDED_OVER_BYTES = 1024 * 1024
+"""A batch that is read where it is planned: what goes through the driver must be small, and takes 10 ms to read. A task
+that runs Python costs some 60 ms."""

@@ -3,7 +3,8 @@
 A cursor in the bus holds what has not been read, and nothing else about receivers changes. Spark asks for the next
 batch only when the one before is in its checkpoint, so `latestOffset(start)` is the moment at which everything up to
 `start` is let go. Spark's own `commit` comes a batch later, and not at all for the last one: a second chance only.
-This object lives in the driver's planning process; what tasks need travels in `RangePartition`.
+This object lives in the driver's planning process; what tasks need travels in `RangePartition`. A small batch is read
+right here and handed over with its plan (see `Handover`), for a task that runs Python costs more than its rows.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from polybus.errors import CursorLeased, EntityDeleted, EntityNotFound, PolybusError
+from polybus.limits import SPARK_HANDED_OVER_BYTES, SPARK_HANDED_OVER_ROWS
 from polybus.spark import planning
 from polybus.spark.bus import Bus, CursorState, LogState
+from polybus.spark.handover import Handover
 from polybus.spark.lease import Lease
 from polybus.spark.offsets import Offset, offset_from
 from polybus.spark.options import SourceOptions
@@ -43,8 +46,9 @@ class RangePartition(InputPartition):  # type: ignore[misc]
         self.ranges = ranges
 
 
-class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class ServiceBusStreamReader(Handover, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     def __init__(self, options: SourceOptions) -> None:
+        super().__init__()
         self._options = options
         self._bus: Bus | None = None
         self._lease: Lease | None = None
@@ -53,6 +57,7 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         """Where an AvailableNow query ends: what there was when it began."""
         self._latest: dict[str, Any] | None = None
         self._acknowledged: dict[int, int] | None = None
+        self._ends: list[PartitionEnd] = []
 
     def __getstate__(self) -> dict[str, Any]:
         """Tasks get the options and nothing that lives: no connection, no lease."""
@@ -142,6 +147,7 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         lease = self._hold_known(offset)
         state = self.bus.advance(self._options.cursor, offset.positions, lease.fencing, offset.entity_id)
         self._acknowledged = offset.positions
+        self._ends = state.ends
         return state.ends
 
     def _hold_known(self, offset: Offset) -> Lease:
@@ -212,6 +218,10 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         elif begin.first and goal.began is not None:
             first = goal.began
         found = planning.ranges(first, goal.positions)
+        if self._is_small(found):
+            whole = RangePartition(goal.entity_id, found)
+            if self.hand_over(lambda: self.read(whole, 0), SPARK_HANDED_OVER_BYTES):
+                return [whole]
         found = planning.split(found, self._options.min_partitions)
         tasks = max(self._options.tasks, self._options.min_partitions)
         return [RangePartition(goal.entity_id, group) for group in planning.grouped(found, tasks)]
@@ -219,10 +229,18 @@ class ServiceBusStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def _first_of_new(self) -> dict[int, int]:
         return {end.index: end.earliest - 1 for end in self.bus.log().ends}
 
-    def read(self, partition: InputPartition) -> Iterator[Any]:
+    def _is_small(self, found: list[Range]) -> bool:
+        """Whether a batch had better be read here; not where nobody knows how large messages are."""
+        sizes = {end.index: end.average_bytes for end in self._ends}
+        if self._options.min_partitions or not found or not all(each.partition in sizes for each in found):
+            return False
+        rows, size = (sum(each.count for each in found), sum(each.count * sizes[each.partition] for each in found))
+        return rows <= SPARK_HANDED_OVER_ROWS and size <= SPARK_HANDED_OVER_BYTES
+
+    def read(self, partition: InputPartition, retry_seconds: float | None = None) -> Iterator[Any]:
         assert isinstance(partition, RangePartition)
         place = self._options.place
-        bus = Bus(place.connect(), place.entity, place.retry_seconds)
+        bus = Bus(place.connect(), place.entity, place.retry_seconds if retry_seconds is None else retry_seconds)
         try:
             reading = RangesRead(bus, self._options.columns, partition.ranges, partition.entity_id)
             yield from reading.batches()

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from polybus.errors import CursorLeased, EntityDeleted, EntityNotFound
+from polybus.errors import CursorLeased, EntityDeleted, EntityNotFound, ServerBusy
 from polybus.spark import lease, stream_reader
 from polybus.spark.bus import CursorState, LogState
 from polybus.spark.offsets import offset_from
@@ -17,6 +18,7 @@ from polybus.spark.options import source_options
 from polybus.spark.planning import PartitionEnd
 from polybus.spark.reading import DataLoss
 from polybus.spark.stream_reader import ServiceBusStreamReader
+from polybus.spark.transport import Patience
 
 STRING = "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true;"
 
@@ -79,6 +81,12 @@ class TableBus:
             raise CursorLeased("It was taken over.")
         self.world.cursor = {i: max(at, positions.get(i, 0)) for i, at in self.world.cursor.items()}
         return replace(self.world.state(), ends=self._ends())
+
+    def patience(self) -> Patience:
+        return Patience(0)
+
+    def repeat(self, work: Callable[[], Any]) -> Any:
+        raise ServerBusy("No messages come from here.")
 
     def close(self) -> None: ...
 
