@@ -53,6 +53,24 @@ def positions(bulk: Bulk) -> dict[str, int]:
     return {str(index): log["stable_end"] for index, log in bulk.log().items()}
 
 
+def test_moving_on_tells_how_far_the_log_goes_of_this_very_entity(server: Server) -> None:
+    create(server, "q", enable_partitioning=True)
+    with server.client() as http:
+        bulk = Bulk(http, "q")
+        entity_id = bulk.put("cursors/c", {})["entity_id"]
+        send(http, "q", "one", "two", "three")
+        told = bulk.post(f"cursors/c/advance?entity_id={entity_id}", {"positions": {}})["log"]
+        asked = [
+            {name: log[name] for name in ("partition", "available", "stable_end", "messages", "bytes")}
+            for log in bulk.get("log")["partitions"]
+        ]
+        assert told == asked
+        assert sum(end["messages"] for end in told) == 3
+        other = http.post("/$polybus/entities/q/cursors/c/advance?entity_id=1-1", json={"positions": {"0": 1}})
+        assert other.status_code == 410
+        assert bulk.get("cursors/c")["positions"]["0"] == 0
+
+
 @pytest.mark.parametrize("partitioned", [False, True])
 def test_what_is_settled_stays_readable_until_the_cursor_has_passed(server: Server, partitioned: bool) -> None:
     create(server, "q", enable_partitioning=partitioned)
