@@ -8,9 +8,9 @@ its id is never published, and what was written of it expires.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from secrets import token_bytes
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from polybus import limits
 from polybus.errors import BusError, MessageTooLarge, PartitionUnavailable, PolybusError, QuotaExceeded, ServerBusy
@@ -24,6 +24,10 @@ from polybus.partition import staging
 
 if TYPE_CHECKING:
     from polybus.namespace.bus import Bus
+
+
+ANYWHERE: Final = -1
+"""The partition of messages that may go to any."""
 
 
 class Gathered:
@@ -63,20 +67,29 @@ class StageWriter:
     async def add(self, messages: list[Message]) -> None:
         """Takes messages in; they are safe after `finish`."""
         self._check_sizes(messages)
-        keyless: list[Message] = []
-        for message in messages:
-            key = key_of(message, self._entity.detects_duplicates)
-            if not self._entity.partitioned:
-                self._gather(0, message)
-            elif key is None:
-                keyless.append(message)
+        for index, frame in self._by_partition(messages).items():
+            if index == ANYWHERE:
+                self._wait_for(self._stage_anywhere(frame), sum([message.size for message in frame]))
             else:
-                self._gather(self._place(key), message)
-        if keyless:
-            self._wait_for(self._stage_anywhere(keyless), sum(message.size for message in keyless))
+                self._gather(index, frame)
         self.rows += len(messages)
-        self.bytes += sum(message.size for message in messages)
+        self.bytes += sum([message.size for message in messages])
         await self._sync(limits.STAGE_UNSYNCED_BYTES)
+
+    def _by_partition(self, messages: list[Message]) -> dict[int, list[Message]]:
+        detects_duplicates, partitioned = self._entity.detects_duplicates, self._entity.partitioned
+        places, found = self._places, defaultdict[int, list[Message]](list)
+        for message in messages:
+            key = key_of(message, detects_duplicates)
+            if not partitioned:
+                place = 0
+            elif key is None:
+                place = ANYWHERE
+            else:
+                known = places.get(key)
+                place = self._place(key) if known is None else known
+            found[place].append(message)
+        return found
 
     async def finish(self) -> None:
         """Writes what is gathered; returns when all of the stage is synced."""
@@ -85,17 +98,13 @@ class StageWriter:
         await self._sync(0)
 
     def _place(self, key: str) -> int:
-        place = self._places.get(key)
-        if place is None:
-            place = self._places[key] = partition_for(key, len(self._entity.partitions))
+        place = self._places[key] = partition_for(key, len(self._entity.partitions))
         return place
 
-    def _gather(self, index: int, message: Message) -> None:
-        gathered = self._gathered.get(index)
-        if gathered is None:
-            gathered = self._gathered[index] = Gathered()
-        gathered.messages.append(message)
-        gathered.bytes += message.size
+    def _gather(self, index: int, messages: list[Message]) -> None:
+        gathered = self._gathered.setdefault(index, Gathered())
+        gathered.messages += messages
+        gathered.bytes += sum([message.size for message in messages])
         if len(gathered.messages) >= limits.STAGE_BLOCK_ROWS or gathered.bytes >= limits.STAGE_BLOCK_BYTES:
             self._flush(index)
 
