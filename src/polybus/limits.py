@@ -365,7 +365,7 @@ SPARK_RETRY_PAUSE_SECONDS = 0.1
 SPARK_RETRY_PAUSE_SECONDS_MAX = 2.0
 SPARK_LEASE_SECONDS = 60
 """A driver that dies without a word blocks another query from its cursor for so long; it renews three times in it."""
-SPARK_STAGE_BYTES = 8 * 1024 * 1024
+SPARK_STAGE_BYTES = 16 * 1024 * 1024
 SPARK_STAGE_ROWS = 20_000
 """Rows of one stage request: the bus holds a request in memory, and eight of them at once."""
 SPARK_PUBLISH_STAGES = 4_000

@@ -1,5 +1,7 @@
 """What a task writes: rows go to the bus in requests of a few megabytes and wait there to be published.
 
+Requests are made beside the task, one at a time: while the bus syncs one, Spark hands over the rows of the next.
+
 A row that cannot be a message fails the task with the row in the error, or is put aside: then it becomes a message of
 another entity, with the reason as a property, published together with the good rows.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final
 
 import pyarrow as pa
@@ -42,9 +45,13 @@ class Stager:
             self._bad = Bus(place.connect(), options.bad_rows, place.retry_seconds)
         self._bad_query = query
         self._waiting: list[Any] = []
+        self._beside = ThreadPoolExecutor(1, "polybus-stage")
+        self._request: Future[None] | None = None
         self.stages: list[Stage] = []
+        """What the bus has; complete after `finish`."""
 
     def close(self) -> None:
+        self._beside.shutdown()
         self._bus.close()
         if self._bad is not None:
             self._bad.close()
@@ -64,9 +71,24 @@ class Stager:
             self._waiting.append(part)
 
     def flush(self) -> None:
+        """Makes a request of what waits, as soon as the one before has been answered."""
         parts, self._waiting = self._waiting, []
+        self._answered()
         if parts:
-            self._stage(pa.Table.from_batches(parts).combine_chunks().to_batches()[0])
+            self._request = self._beside.submit(self._stage_all, parts)
+
+    def finish(self) -> None:
+        """All rows have been taken in by the bus."""
+        self.flush()
+        self._answered()
+
+    def _answered(self) -> None:
+        request, self._request = self._request, None
+        if request is not None:
+            request.result()
+
+    def _stage_all(self, parts: list[Any]) -> None:
+        self._stage(pa.Table.from_batches(parts).combine_chunks().to_batches()[0])
 
     def _stage(self, batch: Any) -> None:
         wrong = faults(batch, self._needs_id)

@@ -53,7 +53,7 @@ class Writing:
         try:
             for batch in batches:
                 stager.write(self._with_ids(batch, content))
-            stager.flush()
+            stager.finish()
             if not transactional:
                 stager.publish()
         finally:
