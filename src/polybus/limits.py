@@ -462,3 +462,8 @@ SPARK_HANDED_OVER_ROWS = 1_000
 SPARK_HANDED_OVER_BYTES = 1024 * 1024
 """A batch that is read where it is planned: what goes through the driver must be small, and takes 10 ms to read. A task
 that runs Python costs some 60 ms."""
+
+# RocksDB's work in the background
+ROCKS_FRESH_FILES = 8
+"""Flushed files that are merged at once with what lies below them. Each merge writes again what is there, for every
+file has rows of all partitions; twice RocksDB's own number is half the work, and a scan hardly feels the difference."""

@@ -117,6 +117,7 @@ def _set_files(options: Any) -> None:
     options.add_compact_on_deletion_collector_factory(
         limits.ROCKS_DELETION_WINDOW, limits.ROCKS_DELETION_TRIGGER, 0.5
     )
+    options.set_level_zero_file_num_compaction_trigger(limits.ROCKS_FRESH_FILES)
     options.set_max_background_jobs(_BACKGROUND_JOBS)
     # Flushes and compactions write back as they go, so that a commit's sync does not wait for their pages.
     options.set_bytes_per_sync(_BYTES_PER_SYNC)
