@@ -184,6 +184,13 @@ ROCKS_DELETION_WINDOW = 4_096
 ROCKS_DELETION_TRIGGER = 2_048
 """A table file in which half of a window is deletions is compacted: messages die young, and a scan walks over
 every deletion that is still there."""
+ROCKS_BLOCK_BYTES = 16 * 1024
+"""Of a table file, what is read, checked and decompressed at once. RocksDB's 4 KiB are three messages of 1 KiB: a bulk
+read then pays more for blocks than for messages."""
+ROCKS_LONG_SCAN = 1_000
+"""Rows that a scan asks for from which on it is read in bulk, past the cache."""
+ROCKS_STRIDE = 64
+"""Rows of a bulk read between two looks at how many bytes they are."""
 ROCKS_FLOOR_BYTES = 64 * 1024 * 1024
 """Free disk below which a commit is refused before anything is written: RocksDB needs room to flush its buffers,
 and a write that runs out of space half-way fences the store."""

@@ -124,16 +124,16 @@ class RecordWriter:
         schema = self._pa.schema([("record", self._pa.binary()), ("settled", self._pa.uint8())])
         self._stream = _Stream(self._pa, schema)
         self._values: list[bytes] = []
-        self._settled: list[bool] = []
+        self._settled: list[bytes] = []
         self.bytes = 0
 
     @property
     def rows(self) -> int:
         return len(self._values)
 
-    def add(self, values: list[bytes], settled: list[bool]) -> None:
+    def add(self, values: list[bytes], settled: bytes) -> None:
         self._values += values
-        self._settled += settled
+        self._settled.append(settled)
         self.bytes += sum(map(len, values))
 
     def batch(self) -> list[Any]:
@@ -142,7 +142,7 @@ class RecordWriter:
         offsets = array("i", accumulate(map(len, values), initial=0))
         buffer, made = self._pa.py_buffer, self._pa.Array.from_buffers
         records = made(self._pa.binary(), len(values), [None, buffer(offsets), buffer(b"".join(values))])
-        return self._stream.write([records, made(self._pa.uint8(), len(values), [None, buffer(bytes(settled))])])
+        return self._stream.write([records, made(self._pa.uint8(), len(values), [None, buffer(b"".join(settled))])])
 
     def end(self, summary: dict[str, object]) -> list[Any]:
         return self._stream.end(summary)

@@ -106,13 +106,12 @@ class RangeReader:
         return [(RangeRow(each, each.raw), state) for each, state in zip(stored, states, strict=True)]
 
     def _count(self, found: Records) -> None:
-        positions = found.positions
-        if positions and positions[-1] - self._next + 1 != len(positions):
-            for position in positions:
+        if found.values and found.last_position - self._next + 1 != len(found.values):
+            for position in found.positions:
                 self._miss(self._next, position - 1)
                 self._next = position + 1
-        elif positions:
-            self._next = positions[-1] + 1
+        elif found.values:
+            self._next = found.last_position + 1
         self._miss(self._next, found.complete_to)
         self._next = max(self._next, found.complete_to + 1)
 

@@ -90,16 +90,24 @@ class RangeRow:
 class Records:
     """Messages of a range read as they are stored, each whole, and the position up to which they are complete."""
 
-    __slots__ = ("after", "complete_to", "positions", "settled", "values")
+    __slots__ = ("after", "complete_to", "settled", "values")
 
     def __init__(self, complete_to: int) -> None:
         self.complete_to = complete_to
         self.after = b""
         """The key from which the next read goes on; empty where nothing was found."""
         self.values: list[bytes] = []
-        self.positions: list[int] = []
-        self.settled: list[bool] = []
-        """Whether a message is settled and only kept for a cursor."""
+        self.settled = b""
+        """For each message 1 where it is settled and only kept for a cursor, else 0."""
+
+    @property
+    def positions(self) -> list[int]:
+        return [records.position_and_body(value)[0] for value in self.values]
+
+    @property
+    def last_position(self) -> int:
+        """That of the last message, of which there is one."""
+        return records.position_and_body(self.values[-1])[0]
 
 
 def read_range(
@@ -126,6 +134,8 @@ def read_records(
     try:
         if not start:
             start = records.number_key(log.active_prefix, (yield from rank_at(broker, log, first)))
+        # Positions are dense: there cannot be more messages than that in the range, and what lies behind it is not read.
+        limit = min(limit, last - first + 1)
         yield from _read_records(broker, log, start, last, limit, max_bytes, found)
     finally:
         log.trimmed.read_ends(ticket)
@@ -136,23 +146,21 @@ def _read_records(
     broker: Broker, log: Log, start: bytes, last: int, limit: int, max_bytes: int, found: Records
 ) -> Steps[None]:
     rows = rows_of((yield Scan(start, records.after(log.active_prefix), limit, max_bytes)))
-    kept: list[Row] = []
-    bodies: list[int] = []
-    for row in rows:
-        position, body = records.position_and_body(row[1])
-        found.complete_to = min(position, last)
-        if position > last:
-            break
-        kept.append(row)
-        bodies.append(body)
-        found.positions.append(position)
-        found.values.append(row[1])
-    if kept:
-        found.after = kept[-1][0] + b"\x00"
-    settled = yield from settled_between(log, kept)
-    found.settled = [row[0] in settled for row in kept] if settled else [False] * len(kept)
-    if any(bodies):
-        yield from _with_bodies(broker, log, found, bodies)
+    if rows:
+        found.complete_to = min(_position(rows[-1]), last)
+    while rows and _position(rows[-1]) > last:
+        rows.pop()
+    if rows:
+        found.after = rows[-1][0] + b"\x00"
+    settled = yield from settled_between(log, rows)
+    found.values = [row[1] for row in rows]
+    found.settled = bytes([row[0] in settled for row in rows]) if settled else bytes(len(rows))
+    if not records.are_whole(found.values):
+        yield from _with_bodies(broker, log, found)
+
+
+def _position(row: Row) -> int:
+    return records.position_and_body(row[1])[0]
 
 
 def rank_at(broker: Broker, log: Log, position: int) -> Steps[int]:
@@ -203,21 +211,22 @@ def _low_key(log: Log) -> bytes:
     return records.number_key(log.active_prefix, log.stable_low)
 
 
-def _with_bodies(broker: Broker, log: Log, found: Records, bodies: list[int]) -> Steps[None]:
+def _with_bodies(broker: Broker, log: Log, found: Records) -> Steps[None]:
     """Puts the bodies that lie elsewhere into the records that refer to them."""
-    numbers = list(dict.fromkeys(number for number in bodies if number))
+    places = [records.position_and_body(value) for value in found.values]
+    numbers = list(dict.fromkeys(number for _, number in places if number))
     answer = yield Get(broker.bodies.keys(numbers)[: len(numbers)])
     raws: dict[int, bytes] = {}
     for number, value in zip(numbers, answer, strict=True):
         if isinstance(value, bytes):
             raws[number] = records.unsealed(value, "a body")
-    whole = Records(found.complete_to)
-    for position, value, settled, body in zip(found.positions, found.values, found.settled, bodies, strict=True):
+    values: list[bytes] = []
+    marks: list[int] = []
+    for (position, body), value, settled in zip(places, found.values, found.settled, strict=True):
         if body and body not in raws:
             if position > log.floor:
                 raise StoreCorrupt(f"body {body} is missing though a message refers to it")
             continue  # settled since its row was read, and no cursor keeps it
-        whole.positions.append(position)
-        whole.values.append(records.with_body(value, raws[body]) if body else value)
-        whole.settled.append(settled)
-    found.positions, found.values, found.settled = whole.positions, whole.values, whole.settled
+        values.append(records.with_body(value, raws[body]) if body else value)
+        marks.append(settled)
+    found.values, found.settled = values, bytes(marks)

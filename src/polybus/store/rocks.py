@@ -18,13 +18,14 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from rocksdict import Checkpoint, Rdict, ReadOptions, WriteBatch
 
 from polybus.errors import StoreCorrupt, StoreError, StoreFenced, StoreFull
-from polybus.limits import ROCKS_FLOOR_BYTES, ROCKS_RELIEF_BYTES
+from polybus.limits import ROCKS_FLOOR_BYTES, ROCKS_LONG_SCAN, ROCKS_RELIEF_BYTES, ROCKS_STRIDE
 from polybus.store.base import NO_LIMIT, Batch, Row, Store
 from polybus.store.folder import StoreFolder, make_fresh_folder
 from polybus.store.format import FORMAT_NAME, StoreFormat, new_format
@@ -129,15 +130,36 @@ class RocksStore(Store):
             return []
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(end)
+        many: list[Row] = []
+        if limit >= ROCKS_LONG_SCAN:
+            # What is read once would only push out of the cache what is asked for again.
+            bounds.fill_cache(False)
+            if self._read_many(bounds, start, limit, max_bytes, many):
+                return many
         with self._reading:
             iterator = self._opened().iter(bounds)
         try:
+            if many and _is_end(iterator, many[-1][0]):
+                return many
             return _rows(iterator, start, limit, max_bytes)
         except Exception as error:
             failure = self._translated(error)
         finally:
             del iterator
         # Raised out here, the error carries no frame that would keep the iterator, and so the database, alive.
+        raise failure
+
+    def _read_many(self, bounds: Any, start: bytes, limit: int, max_bytes: int, rows: list[Row]) -> bool:
+        """Reads rows in one call each, where four are the rule. False where it came to an end before its limits:
+        such an iterator cannot tell the end of the range from a damaged block, so one of the other kind must look."""
+        with self._reading:
+            items = self._opened().items(from_key=start, read_opt=bounds)
+        try:
+            return _many_rows(items, limit, max_bytes, rows)
+        except Exception as error:
+            failure = self._translated(error)
+        finally:
+            del items
         raise failure
 
     def commit(self, batch: Batch) -> None:
@@ -239,6 +261,16 @@ def _write_batch(batch: Batch) -> Any:
     return writes
 
 
+def _is_end(iterator: Any, key: bytes) -> bool:
+    """Whether nothing comes after this key. Where something does, it may be new: a scan is of one moment, and begins
+    anew."""
+    iterator.seek(key + b"\x00")
+    if iterator.valid():
+        return False
+    iterator.status()
+    return True
+
+
 def _rows(iterator: Any, start: bytes, limit: int, max_bytes: int) -> list[Row]:
     rows: list[Row] = []
     valid, key_here, value_here, step = iterator.valid, iterator.key, iterator.value, iterator.next
@@ -256,3 +288,27 @@ def _rows(iterator: Any, start: bytes, limit: int, max_bytes: int) -> list[Row]:
     # An iterator ends the same way at the end of its range and at a damaged block.
     iterator.status()
     return rows
+
+
+def _many_rows(items: Any, limit: int, max_bytes: int, rows: list[Row]) -> bool:
+    """Adds rows up to the limits; False where there were not so many. It reads a little further than it may, by a
+    share of the bytes that are left, and leaves that out again."""
+    left, stride = max_bytes, 1
+    while len(rows) < limit:
+        asked = min(stride, limit - len(rows))
+        some = list(islice(items, asked))
+        rows += some
+        left -= _bytes(some)
+        if left < 0:
+            while left < 0 and len(rows) > 1:
+                left += _bytes([rows.pop()])
+            return True
+        if len(some) < asked:
+            return False
+        average = (max_bytes - left) // len(rows) + 1
+        stride = max(min(left // average // 2, ROCKS_STRIDE), 1)
+    return True
+
+
+def _bytes(rows: list[Row]) -> int:
+    return sum(map(len, chain.from_iterable(rows)))

@@ -104,6 +104,7 @@ def _set_memory(options: Any, budget: Budget) -> None:
     options.set_max_write_buffer_number(limits.ROCKS_WRITE_BUFFERS)
     table = BlockBasedOptions()
     table.set_block_cache(budget.cache)
+    table.set_block_size(limits.ROCKS_BLOCK_BYTES)
     table.set_cache_index_and_filter_blocks(True)
     table.set_pin_l0_filter_and_index_blocks_in_cache(True)
     # Most looked-up keys are message ids that were never seen: the filter answers without a read.

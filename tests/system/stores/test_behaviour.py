@@ -124,6 +124,23 @@ def test_large_values_and_batches(store: Store) -> None:
     assert len(store.scan(b"0", b"9", 10_000)) == 3_000
 
 
+def test_a_long_scan_ends_exactly_at_its_limits(store: Store) -> None:
+    rows = [(b"%05d" % number, b"v" * (number * 37 % 301)) for number in range(3_000)]
+    rows[1_500] = (rows[1_500][0], b"w" * 200_000)
+    commit(store, *rows)
+    for limit in (1_000, 1_500, 2_999, 3_000, 3_001):
+        assert store.scan(b"", END, limit) == rows[:limit]
+        assert store.scan(b"00010", b"02000", limit) == rows[10:2_000][:limit]
+        for max_bytes in (0, 5, 306, 10_000, 150_000, 232_000, 240_000, 430_000, 440_000):
+            expected, left = 1, max_bytes - len(rows[0][0] + rows[0][1])
+            while expected < limit and expected < len(rows):
+                left -= len(rows[expected][0] + rows[expected][1])
+                if left < 0:
+                    break
+                expected += 1
+            assert store.scan(b"", END, limit, max_bytes) == rows[:expected], (limit, max_bytes)
+
+
 def test_a_commit_survives_reopening(place: StorePlace) -> None:
     store = place.open()
     put(store, b"a", b"b")

@@ -18,7 +18,7 @@ values = st.binary(max_size=6)
 ops = st.lists(st.tuples(keys, st.none() | values), max_size=12)
 ranges = st.lists(st.tuples(keys, keys), max_size=2)
 batches = st.tuples(ranges, ops)
-scans = st.tuples(keys, keys, st.integers(0, 8), st.integers(0, 40) | st.just(1 << 62))
+scans = st.tuples(keys, keys, st.integers(0, 8) | st.just(10_000), st.integers(0, 40) | st.just(1 << 62))
 steps = st.lists(st.one_of(batches, st.just("reopen"), scans), max_size=8)
 
 Model = dict[bytes, bytes]
