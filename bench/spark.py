@@ -3,7 +3,8 @@
 Each figure is a share of the same work done with the bus taken out: the same rows from local Arrow files through the
 same Python API, the same query into a Python sink that does nothing, Spark's own rate source. So the figures say what
 the bus costs and hardly depend on the machine. The bus runs in a process of its own and shares the cores with Spark.
-Runs are interleaved, and each figure is a median; CPU is that of all processes of a side, for each row.
+Each part has a bus to itself with only the messages that it needs: what a store tidies up later is charged to nobody
+else. Runs are interleaved, and each figure is a median; CPU is that of all processes of a side, for each row.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -164,8 +166,8 @@ def _cpu(process: psutil.Process) -> float:
 
 
 class SparkBench:
-    def __init__(self, server: ServerProcess, spark: SparkSession, folder: Path, messages: int, batch: int) -> None:
-        self._server = server
+    def __init__(self, spark: SparkSession, folder: Path, messages: int, batch: int) -> None:
+        self._server: ServerProcess
         self._spark = spark
         self._folder = folder
         self._messages = messages
@@ -179,15 +181,25 @@ class SparkBench:
 
     # What is read
 
-    def prepare(self) -> None:
+    @contextmanager
+    def serving(self, name: str, kind: type[ServerProcess] = ServerProcess, **queues: int) -> Iterator[None]:
+        """A bus of its own with these queues, each with so many messages."""
         from tests.sdk.python.bus import admin_client
 
         admin: ServiceBusAdministrationClient
-        with admin_client(self._server) as admin:
-            for name in ("source", "target"):
-                admin.create_queue(name, enable_partitioning=True, max_size_in_megabytes=5120)
-        self._fill("source", self._messages)
-        self._save_files()
+        with kind(self._folder / f"bus-{name}", "--stores", "4") as self._server:
+            with admin_client(self._server) as admin:
+                for queue in queues:
+                    admin.create_queue(queue, enable_partitioning=True, max_size_in_megabytes=5120)
+            for queue, count in queues.items():
+                if count:
+                    self._fill(queue, count)
+            yield
+
+    def save_files(self) -> None:
+        """What the sides without a bus read: the rows that the bus would give."""
+        with self.serving("files", source=self._messages):
+            self._save_files()
 
     def _bus(self, entity: str) -> Bus:
         return Bus(Connection(self._server.connection_string), entity, 60)
@@ -289,6 +301,10 @@ class SparkBench:
     # Figures
 
     def batch_reads(self) -> None:
+        with self.serving("batch", source=self._messages):
+            self._batch_reads()
+
+    def _batch_reads(self) -> None:
         for name, columns, goal in (("all columns", self._all, 35), ("without properties", self._lean, 60)):
             self._compare(
                 f"batch read, {name}",
@@ -302,6 +318,10 @@ class SparkBench:
         return Work(self._messages)
 
     def streams(self) -> None:
+        with self.serving("stream", source=self._messages):
+            self._streams()
+
+    def _streams(self) -> None:
         for name, columns, goal in (("all columns", self._all, 35), ("without properties", self._lean, 60)):
             self._compare(
                 f"stream, {name}",
@@ -330,15 +350,20 @@ class SparkBench:
     def sink(self) -> None:
         columns = ("message_id", "partition_key", "body")
         options = self._bare_options(columns)
-        target = {"connectionString": self._server.connection_string, "entity": "target"}
-        self._compare(
-            "sink, transactional",
-            40,
-            lambda: self._run(self._stream("bare", options), "bare", options),
-            lambda: self._run(self._stream("bare", options), "servicebus", target),
-        )
+        with self.serving("sink", target=0):
+            target = {"connectionString": self._server.connection_string, "entity": "target"}
+            self._compare(
+                "sink, transactional",
+                40,
+                lambda: self._run(self._stream("bare", options), "bare", options),
+                lambda: self._run(self._stream("bare", options), "servicebus", target),
+            )
 
     def fixed_cost(self) -> None:
+        with self.serving("fixed", source=4 * TINY_BATCHES * PARTITIONS):
+            self._fixed_cost()
+
+    def _fixed_cost(self) -> None:
         rate = self._spark.readStream.format("rate").option("rowsPerSecond", "20").load()
         files = self._stream("bare", self._bare_options(self._all, "tiny", 1))
         options = {**self._bus_options(self._all), "targetTasks": "1"}
@@ -371,9 +396,6 @@ class SparkBench:
 
     def bus_cost(self) -> None:
         """CPU of the bus for each message that is sent and received: alone, with a cursor, and read through it."""
-        from tests.sdk.python.bus import admin_client
-
-        from bench.amqp import PLAIN, load
         from bench.rivals import Unavailable, build_loadgen
 
         try:
@@ -381,10 +403,13 @@ class SparkBench:
         except Unavailable as why:
             self.table.note(f"CPU of the bus: not measured ({why})")
             return
+        with self.serving("bus", alone=0, idle=0, read=0):
+            self._bus_cost()
+
+    def _bus_cost(self) -> None:
+        from bench.amqp import PLAIN, load
+
         port = int(self._server.addresses["amqp"].rsplit(":", 1)[1])
-        with admin_client(self._server) as admin:
-            for name in ("alone", "idle", "read"):
-                admin.create_queue(name, enable_partitioning=True, max_size_in_megabytes=5120)
         for name in ("idle", "read"):
             self._bus(name).create_cursor("c", {"start": "earliest"})
         costs: dict[str, list[float]] = {"alone": [], "idle": [], "read": []}
@@ -418,13 +443,9 @@ class SparkBench:
 
     def longest_step(self) -> None:
         """How long a bulk read holds the loop at most, by the processor's time: others' load does not count."""
-        with SteppedServer(self._folder / "stepped", "--stores", "4") as server:
-            self._server, kept = server, self._server
-            from tests.sdk.python.bus import admin_client
-
-            with admin_client(server) as admin:
-                admin.create_queue("source", enable_partitioning=True)
-            self._fill("source", LOAD)
+        with self.serving("steps", SteppedServer, source=LOAD):
+            server = self._server
+            assert isinstance(server, SteppedServer)
             server.longest_step_ms()
             for form in ("records", "arrow"):
                 for columns in (self._all, self._lean):
@@ -432,7 +453,6 @@ class SparkBench:
                 cpu_ms, wall_ms = server.longest_step_ms()
                 self.table.at_most(f"longest step of the loop, {form}", cpu_ms, 20, "ms")
                 self.table.say(f"longest step of the loop, {form}, on the clock", wall_ms, "ms")
-            self._server = kept
 
     def _read_once(self, form: str, columns: tuple[str, ...]) -> None:
         bus = self._bus("source")
@@ -458,25 +478,25 @@ def main() -> None:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     folder = Path(tempfile.mkdtemp(prefix="polybus-bench-"))
     try:
-        with ServerProcess(folder / "bus", "--stores", "4") as server:
-            spark = start_spark(folder / "spark")
-            spark.sparkContext.setLogLevel("ERROR")
-            spark.dataSource.register(BareSource)
-            bench = SparkBench(server, spark, folder, arguments.messages, arguments.batch)
-            bench.prepare()
-            parts = {
-                "batch": bench.batch_reads,
-                "stream": bench.streams,
-                "sink": bench.sink,
-                "fixed": bench.fixed_cost,
-                "bus": bench.bus_cost,
-                "steps": bench.longest_step,
-            }
-            for name, measure in parts.items():
-                if arguments.only in (None, name):
-                    measure()
-            spark.stop()
-            bench.table.print()
+        spark = start_spark(folder / "spark")
+        spark.sparkContext.setLogLevel("ERROR")
+        spark.dataSource.register(BareSource)
+        bench = SparkBench(spark, folder, arguments.messages, arguments.batch)
+        parts = {
+            "batch": bench.batch_reads,
+            "stream": bench.streams,
+            "sink": bench.sink,
+            "fixed": bench.fixed_cost,
+            "bus": bench.bus_cost,
+            "steps": bench.longest_step,
+        }
+        if arguments.only not in ("bus", "steps"):
+            bench.save_files()
+        for name, measure in parts.items():
+            if arguments.only in (None, name):
+                measure()
+        spark.stop()
+        bench.table.print()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -11,7 +11,6 @@ import asyncio
 import json
 import struct
 import sys
-from array import array
 from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any
@@ -125,6 +124,7 @@ class RecordWriter:
         self._stream = _Stream(self._pa, schema)
         self._values: list[bytes] = []
         self._settled: list[bytes] = []
+        self._blank = bytearray()
         self.bytes = 0
 
     @property
@@ -137,12 +137,22 @@ class RecordWriter:
         self.bytes += sum(map(len, values))
 
     def batch(self) -> list[Any]:
-        values, settled = self._values, self._settled
+        """The parts of a batch. Records stay what they are until they leave: lists of them stand for their bytes.
+
+        Arrow is shown as many blank bytes in their place. Put together all at once they would be moved twice.
+        """
+        values, settled, size = self._values, self._settled, self.bytes
         self._values, self._settled, self.bytes = [], [], 0
-        offsets = array("i", accumulate(map(len, values), initial=0))
+        if len(self._blank) < size:
+            self._blank = bytearray(size)
+        offsets = struct.pack(f"={len(values) + 1}i", *accumulate(map(len, values), initial=0))
         buffer, made = self._pa.py_buffer, self._pa.Array.from_buffers
-        records = made(self._pa.binary(), len(values), [None, buffer(offsets), buffer(b"".join(values))])
-        return self._stream.write([records, made(self._pa.uint8(), len(values), [None, buffer(b"".join(settled))])])
+        blank = buffer(self._blank)[:size]
+        records = made(self._pa.binary(), len(values), [None, buffer(offsets), blank])
+        marks = made(self._pa.uint8(), len(values), [None, buffer(b"".join(settled))])
+        parts = self._stream.write([records, marks])
+        place = next(place for place, part in enumerate(parts) if _is_same(part, blank))
+        return [*parts[:place], *_groups(values), *parts[place + 1 :]]
 
     def end(self, summary: dict[str, object]) -> list[Any]:
         return self._stream.end(summary)
@@ -169,20 +179,38 @@ class _Sink:
         return parts
 
 
+def _is_same(part: Any, buffer: Any) -> bool:
+    return not isinstance(part, bytes) and part.address == buffer.address and len(part) == len(buffer)
+
+
+def _groups(values: list[bytes]) -> Iterator[list[bytes]]:
+    """Values in their order, in lists that a socket takes at once."""
+    average = sum(map(len, values[:100])) // len(values[:100]) + 1
+    step = max(limits.BULK_PIECE_BYTES // average, 1)
+    for at in range(0, len(values), step):
+        yield values[at : at + step]
+
+
 def pieces(parts: list[Any]) -> Iterator[bytes | memoryview]:
     """What a stream made, in pieces that a socket takes at once: what it does not is moved about again and again."""
     small: list[Any] = []
+    size = 0
     for part in parts:
-        if len(part) < limits.BULK_PIECE_BYTES:
-            small.append(part)
-            continue
-        if small:
+        if isinstance(part, list):
+            part = b"".join(part)
+        is_small = len(part) < limits.BULK_PIECE_BYTES // 2
+        if size and not (is_small and size + len(part) <= limits.BULK_PIECE_BYTES):
             yield b"".join(small)
-            small = []
+            small, size = [], 0
+        if is_small:
+            small.append(part)
+            size += len(part)
+            continue
         view = memoryview(part)
-        for at in range(0, len(view), limits.BULK_PIECE_BYTES):
-            yield view[at : at + limits.BULK_PIECE_BYTES]
-    if small:
+        step = limits.BULK_PIECE_BYTES if len(view) > 2 * limits.BULK_PIECE_BYTES else len(view)
+        for at in range(0, len(view), step):
+            yield view[at : at + step]
+    if size:
         yield b"".join(small)
 
 

@@ -46,6 +46,8 @@ _PARTITION_SHIFT: Final = 48
 """A sequence number's upper bits are its partition."""
 _STATES: Final = ("active", "settled")
 _NUMBERS: Final = {"position": "position", "sequence_number": "sequence", "delivery_count": "deliveries"}
+Rows = Numbers | slice
+"""Some rows by their numbers, or all of them."""
 _TIMES: Final = {"enqueued_time": "enqueued", "expires_at": "expires"}
 
 
@@ -74,7 +76,7 @@ class Records:
             raise StoreVersionMismatch(f"the bus sends records of another form than {VERSION}: install its version")
         view, starts, ends = self._view, self._start + _CHECK_BYTES, self._end.tolist()
         sums = [crc32(view[start:end]) for start, end in zip(starts.tolist(), ends, strict=True)]
-        if (np.array(sums, np.int64) != self._head["check"]).any():
+        if sums != self._head["check"].tolist():
             raise StoreCorrupt("the checksum of a message record is wrong")
 
     @property
@@ -91,7 +93,7 @@ class Records:
         """All rows, in their order, with exactly the columns that were asked for."""
         plain = self._sections.plain & (self._head["changes"] == 0)
         if plain.all():
-            arrays = self._plain_arrays(np.arange(len(plain)))
+            arrays = self._plain_arrays(slice(None))
         else:
             easy, hard = np.nonzero(plain)[0], np.nonzero(~plain)[0]
             order = pa.array(np.argsort(np.concatenate((easy, hard))))
@@ -105,10 +107,10 @@ class Records:
 
     # Rows that are like most
 
-    def _plain_arrays(self, rows: Numbers) -> list[Any]:
+    def _plain_arrays(self, rows: Rows) -> list[Any]:
         return [self._plain(field.name, field.type, rows) for field in self._kinds]
 
-    def _plain(self, name: str, kind: Any, rows: Numbers) -> Any:
+    def _plain(self, name: str, kind: Any, rows: Rows) -> Any:
         head, sections = self._head, self._sections
         if name in _NUMBERS:
             return pa.array(head[_NUMBERS[name]][rows].astype(kind.to_pandas_dtype()), kind)
@@ -126,21 +128,23 @@ class Records:
             return pa.array(self.partitions[rows].astype(np.int32))
         if name == "state":
             return pa.array(np.array(_STATES)[self._settled[rows]], kind)
-        return pa.nulls(len(rows), kind)  # what only the bus's changes could tell, or what a plain row cannot have
+        return pa.nulls(
+            len(head[rows]), kind
+        )  # what only the bus's changes could tell, or what a plain row cannot have
 
-    def _ids(self, rows: Numbers, kind: Any) -> Any:
+    def _ids(self, rows: Rows, kind: Any) -> Any:
         """Message ids; a message that came without one has the number it was first given."""
         texts, data = self._sections.texts["message_id"].of(rows), self._data
         without = np.nonzero(~texts.present)[0]
         if len(without):
-            head = self._head[rows[without]]
+            head = self._head[rows][without]
             numbers = np.where(head["original"] != 0, head["original"], head["sequence"])
             more, at, length = joined([f"{number:032x}" for number in numbers.tolist()])
             texts.put(without, at + len(data), length)
             data = np.concatenate((data, more))
         return texts.column(data, kind)
 
-    def _maps(self, rows: Numbers, kind: Any) -> Any:
+    def _maps(self, rows: Rows, kind: Any) -> Any:
         counts, keys, values = self._sections.pairs.of(rows, len(self._start))
         offsets = pa.array(offsets_of(counts).astype(np.int32))
         data = self._sections.data

@@ -66,7 +66,7 @@ class Pairs:
         for _, key, value in other._parts:
             self._parts.append((rows, key.moved(away), value.moved(away)))
 
-    def of(self, rows: Numbers, total: int) -> tuple[Numbers, Texts, Texts]:
+    def of(self, rows: Numbers | slice, total: int) -> tuple[Numbers, Texts, Texts]:
         """How many pairs each of these rows has, and their keys and values as texts."""
         among = np.zeros(total, np.bool_)
         among[rows] = True
