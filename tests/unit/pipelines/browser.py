@@ -44,7 +44,16 @@ def chromium(folder: Path) -> Iterator[Browser]:
         try:
             yield Browser(_address(process))
         finally:
-            process.kill()
+            _end(process)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Told to end, it takes its many processes with it; killed, it leaves them to find out."""
+    process.terminate()
+    try:
+        process.wait(SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
 
 
 def _address(process: subprocess.Popen[str]) -> str:
