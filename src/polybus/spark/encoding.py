@@ -62,7 +62,7 @@ def _annotations(batch: Any) -> Any:
         return b""
     key = batch.column("partition_key")
     section = _section(0x72, _MAP, _joined(_PARTITION_KEY, _value(key, _TEXT)), 2)
-    return pc.if_else(pc.is_valid(key), section, b"")
+    return pc.if_else(pc.is_valid(key), section, b"") if key.null_count else section
 
 
 def _properties(batch: Any) -> Any:
@@ -73,10 +73,13 @@ def _properties(batch: Any) -> Any:
         _value(columns[name], _SYMBOL if name == "content_type" else _TEXT) if name in columns else _NULL
         for name in _FIELDS
     ]
+    section = _section(0x73, _LIST, _joined(*fields), len(_FIELDS))
+    if not all(column.null_count for column in columns.values()):
+        return section
     given = pc.is_valid(next(iter(columns.values())))
     for column in columns.values():
         given = pc.or_(given, pc.is_valid(column))
-    return pc.if_else(given, _section(0x73, _LIST, _joined(*fields), len(_FIELDS)), b"")
+    return pc.if_else(given, section, b"")
 
 
 def _from_columns(batch: Any, names: list[str]) -> Any:
@@ -118,11 +121,12 @@ def _data(body: Any) -> list[Any]:
 
 def _section(code: int, kind: int, items: Any, count: Any) -> Any:
     """A list or map with its size and count before its items."""
-    counts = count if isinstance(count, pa.Array) else pa.array([count] * len(items), pa.int64())
     sizes = pc.binary_length(items)
-    if not len(items) or (pc.max(sizes).as_py() < 255 and pc.max(counts).as_py() <= 255):
-        head = [_octets(kind), _byte(pc.add(sizes, 1)), _byte(counts)]
+    most = count if isinstance(count, int) else pc.max(count).as_py() or 0
+    if not len(items) or (pc.max(sizes).as_py() < 255 and most <= 255):
+        head = [_octets(kind), _byte(pc.add(sizes, 1)), _octets(count) if isinstance(count, int) else _byte(count)]
     else:
+        counts = pa.array([count] * len(items), pa.int64()) if isinstance(count, int) else count
         head = [pa.array([_head(kind, *each) for each in zip(sizes.to_pylist(), counts.to_pylist(), strict=True)])]
     return _joined(bytes((0x00, 0x53, code)), *head, items)
 
@@ -139,6 +143,8 @@ def _head(kind: int, size: int, count: int) -> bytes:
 def _value(column: Any, kind: int) -> Any:
     """Texts or bytes with their constructor and length; where there is none, null."""
     column = column.cast(pa.binary())
+    if not column.null_count:
+        return _joined(_leads(pc.binary_length(column), kind), column)
     lengths = pc.fill_null(pc.binary_length(column), 0)
     return pc.fill_null(_joined(_leads(lengths, kind), column), _NULL)
 
@@ -147,15 +153,19 @@ def _leads(lengths: Any, kind: int) -> Any:
     """Constructors with these lengths, which take one byte or four."""
     longest = pc.max(lengths).as_py() or 0
     if longest <= 255:
-        return _joined(_octets(kind), _byte(lengths))
+        return _SHORT[kind].take(lengths)
     long = _joined(_octets(kind + _LONG), _four_bytes(lengths))
     if pc.min(lengths).as_py() > 255:
         return long
-    short = _joined(_octets(kind), _byte(pc.min_element_wise(lengths, 255)))
+    short = _SHORT[kind].take(pc.min_element_wise(lengths, 255))
     return pc.if_else(pc.greater(lengths, 255), long, short)
 
 
 _BYTE: Final = pa.array([bytes((number,)) for number in range(256)], pa.binary())
+_SHORT: Final = {
+    kind: pa.array([bytes((kind, number)) for number in range(256)], pa.binary()) for kind in (_TEXT, _SYMBOL, _BYTES)
+}
+"""Constructors with a length of one byte."""
 
 
 def _byte(numbers: Any) -> Any:
@@ -175,7 +185,13 @@ def _octets(number: int) -> bytes:
 
 def _joined(*parts: Any) -> Any:
     """Columns and constants behind each other, row by row; null where one of them is."""
+    runs: list[Any] = []
+    for part in parts:
+        if isinstance(part, bytes) and runs and isinstance(runs[-1], bytes):
+            runs[-1] += part  # every part costs something in every row
+        else:
+            runs.append(part)
     return pc.binary_join_element_wise(
-        *[pa.scalar(part, pa.binary()) if isinstance(part, bytes) else part for part in parts],
+        *[pa.scalar(part, pa.binary()) if isinstance(part, bytes) else part for part in runs],
         pa.scalar(b"", pa.binary()),
     )
