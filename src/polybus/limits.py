@@ -465,10 +465,10 @@ STAGE_UNSYNCED_BYTES = 4 * 1024 * 1024
 """What one stage request may have on its way to the disks; it is looked at meanwhile, so that syncs cost no time."""
 
 # Small batches of a stream
-SPARK_HANDED_OVER_ROWS = 1_000
+SPARK_HANDED_OVER_ROWS = 256
 SPARK_HANDED_OVER_BYTES = 1024 * 1024
-"""A batch that is read where it is planned: what goes through the driver must be small, and takes 10 ms to read. A task
-that runs Python costs some 60 ms."""
+"""A batch of so few messages is one task's. Where they are small too they are read where the batch is planned, in a few
+milliseconds: a task that runs Python costs some 60, and what goes through the driver must be little."""
 
 # RocksDB's work in the background
 ROCKS_FRESH_FILES = 8

@@ -30,7 +30,7 @@ class Handover:
         return type(self) if self._rows is None or BringsRows is None else BringsRows
 
     def hand_over(self, read: Callable[[], Iterator[Any]], most_bytes: int) -> bool:
-        """Reads a batch now; False where that fails or is too much, and it must be left to tasks."""
+        """Reads a batch of one partition now; False where that fails or is too much, and it is left to a task."""
         self._rows = None
         rows: list[Any] = []
         left = most_bytes

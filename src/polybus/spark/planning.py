@@ -88,6 +88,11 @@ def ranges(start: dict[int, int], end: dict[int, int]) -> list[Range]:
     ]
 
 
+def count(found: list[Range]) -> int:
+    """Messages in these ranges, as far as they are still there."""
+    return sum(each.count for each in found)
+
+
 def split(found: list[Range], pieces: int) -> list[Range]:
     """Cuts the longest ranges until there are so many, or all are single messages. Order inside one is then lost."""
     cut = list(found)

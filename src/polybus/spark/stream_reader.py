@@ -220,8 +220,9 @@ class ServiceBusStreamReader(Handover, DataSourceStreamReader, SupportsTriggerAv
         found = planning.ranges(first, goal.positions)
         if self._is_small(found):
             whole = RangePartition(goal.entity_id, found)
-            if self.hand_over(lambda: self.read(whole, 0), SPARK_HANDED_OVER_BYTES):
-                return [whole]
+            if self._is_light(found):
+                self.hand_over(lambda: self.read(whole, 0), SPARK_HANDED_OVER_BYTES)
+            return [whole]
         found = planning.split(found, self._options.min_partitions)
         tasks = max(self._options.tasks, self._options.min_partitions)
         return [RangePartition(goal.entity_id, group) for group in planning.grouped(found, tasks)]
@@ -230,12 +231,18 @@ class ServiceBusStreamReader(Handover, DataSourceStreamReader, SupportsTriggerAv
         return {end.index: end.earliest - 1 for end in self.bus.log().ends}
 
     def _is_small(self, found: list[Range]) -> bool:
-        """Whether a batch had better be read here; not where nobody knows how large messages are."""
+        """Whether a batch is one for a single task, read or handed over.
+
+        This may go by the offsets alone: a batch that is repeated must have the same tasks, or a shuffle that follows
+        deals its rows in another way.
+        """
+        return bool(found) and not self._options.min_partitions and planning.count(found) <= SPARK_HANDED_OVER_ROWS
+
+    def _is_light(self, found: list[Range]) -> bool:
+        """Whether the rows may go through the driver; not where nobody knows how large they are."""
         sizes = {end.index: end.average_bytes for end in self._ends}
-        if self._options.min_partitions or not found or not all(each.partition in sizes for each in found):
-            return False
-        rows, size = (sum(each.count for each in found), sum(each.count * sizes[each.partition] for each in found))
-        return rows <= SPARK_HANDED_OVER_ROWS and size <= SPARK_HANDED_OVER_BYTES
+        known = all(each.partition in sizes for each in found)
+        return known and sum(each.count * sizes[each.partition] for each in found) <= SPARK_HANDED_OVER_BYTES
 
     def read(self, partition: InputPartition, retry_seconds: float | None = None) -> Iterator[Any]:
         assert isinstance(partition, RangePartition)

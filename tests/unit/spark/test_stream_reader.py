@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from polybus.errors import CursorLeased, EntityDeleted, EntityNotFound, ServerBusy
+from polybus.limits import SPARK_HANDED_OVER_ROWS
 from polybus.spark import lease, stream_reader
 from polybus.spark.bus import CursorState, LogState
 from polybus.spark.offsets import offset_from
@@ -142,6 +143,20 @@ def test_a_batch_asks_the_bus_once(world: World) -> None:
         reader.commit(_json(start))
         assert world.requests == ["advance"]
     reader.stop()
+
+
+def test_a_batch_has_the_same_tasks_when_it_is_repeated(world: World) -> None:
+    for most, tasks in ((1, 1), (SPARK_HANDED_OVER_ROWS // 2, 1), (SPARK_HANDED_OVER_ROWS, 2)):
+        world.cursor, world.holder, world.ends = None, None, {0: 0, 1: 0}
+        reader = _reader(targetTasks="2")
+        start = reader.initialOffset()
+        world.ends = {0: most, 1: most}
+        end = reader.latestOffset(_json(start), ReadAllAvailable())
+        planned = reader.partitions(_json(start), _json(end))
+        again = _reader(targetTasks="2").partitions(_json(start), _json(end))
+        assert [part.ranges for part in again] == [part.ranges for part in planned]
+        assert len(planned) == tasks
+        reader.stop()
 
 
 def test_a_cursor_that_is_deleted_under_a_query_stops_it(world: World) -> None:
