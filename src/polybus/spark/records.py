@@ -134,7 +134,8 @@ class Records:
 
     def _ids(self, rows: Rows, kind: Any) -> Any:
         """Message ids; a message that came without one has the number it was first given."""
-        texts, data = self._sections.texts["message_id"].of(rows), self._data
+        known = self._sections.texts.get("message_id") or Texts.none_of(self._start)
+        texts, data = known.of(rows), self._data
         without = np.nonzero(~texts.present)[0]
         if len(without):
             head = self._head[rows][without]

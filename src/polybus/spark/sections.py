@@ -92,7 +92,9 @@ class Sections:
         at = walk.at.copy()
         self._columns = columns
         self._walk = walk
-        self.texts = {name: Texts.none_of(at) for name in (*FIELDS, "partition_key") if name in columns}
+        self.texts: dict[str, Texts] = {}
+        """By column, for those that any of the messages has."""
+        self._at = at
         self.pairs = Pairs()
         self.body = Texts.none_of(at)
         self.converted: Flags = np.zeros(len(at), np.bool_)
@@ -114,10 +116,15 @@ class Sections:
         self._data()
         return self._walk.ended() & self.body.present
 
+    def _text(self, name: str) -> Texts:
+        if name not in self.texts:
+            self.texts[name] = Texts.none_of(self._at)
+        return self.texts[name]
+
     def put_walked(self, other: Sections, rows: Numbers) -> None:
         """What a walk over these rows alone has found."""
-        for name, texts in self.texts.items():
-            texts.put(rows, other.texts[name].at, other.texts[name].length)
+        for name, texts in other.texts.items():
+            self._text(name).put(rows, texts.at, texts.length)
         self.body.put(rows, other.body.at, other.body.length)
         self.plain[rows] = other.plain
         self.pairs.add_all(other.pairs, rows)
@@ -125,9 +132,8 @@ class Sections:
 
     def put_alike(self, other: Sections, rows: Numbers, away: Numbers) -> None:
         """What was found in a single message, for rows that have the same so far away from it."""
-        for name, texts in self.texts.items():
-            if other.texts[name].length[0] >= 0:
-                texts.put(rows, other.texts[name].at + away, other.texts[name].length)
+        for name, texts in other.texts.items():
+            self._text(name).put(rows, texts.at + away, texts.length)
         self.body.put(rows, other.body.at + away, other.body.length)
         self.plain[rows] = True
         self.pairs.add_alike(other.pairs, rows, away)
@@ -140,10 +146,10 @@ class Sections:
         walk, rows = self._walk, self._walk.section(ANNOTATIONS)
         for some, key, value in self._map(rows):
             named = key.length == len(_PARTITION_KEY)
-            if named.any() and "partition_key" in self.texts:
+            if named.any() and "partition_key" in self._columns:
                 named[named] = walk.equal(key.at[named], _PARTITION_KEY)
                 walk.leave(some, named & ~value.is_one_of(TEXTS))
-                self.texts["partition_key"].put(some[named], value.at[named], value.length[named])
+                self._text("partition_key").put(some[named], value.at[named], value.length[named])
             timed = key.length == len(_SCHEDULED)
             if timed.any() and "scheduled_enqueue_time" in self._columns:
                 walk.leave(some, timed)
@@ -173,7 +179,7 @@ class Sections:
         if not given.any():
             return
         self._walk.leave(rows, given & ~value.is_one_of(TEXTS))
-        self.texts[name].put(rows[given], value.at[given], value.length[given])
+        self._text(name).put(rows[given], value.at[given], value.length[given])
 
     def _application(self) -> None:
         walk = self._walk

@@ -32,7 +32,9 @@ def _shown(found: Sections) -> list[object]:
     texts = {name: each.of(plain) for name, each in (*found.texts.items(), ("body", found.body))}
     shown: list[object] = [found.plain.tolist(), counts.tolist(), keys.at.tolist(), keys.length.tolist()]
     shown += [bytes(found.data[at : at + size]) for at, size in zip(values.at, values.length, strict=True)]
-    shown += [(name, each.length.tolist(), each.at[each.present].tolist()) for name, each in texts.items()]
+    for name, each in sorted(texts.items()):
+        if each.present.any():
+            shown.append((name, each.length.tolist(), each.at[each.present].tolist()))
     return shown
 
 
