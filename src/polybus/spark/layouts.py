@@ -30,15 +30,16 @@ class Layout:
     """One kind of messages: their length, the bytes that a walk looks at, and where it finds what."""
 
     def __init__(self, data: Octets, at: int, end: int, columns: tuple[str, ...]) -> None:
-        walk = TracedWalk(data, np.array([at]), np.array([end]))
-        self._found = Sections(walk, columns)
+        walk = TracedWalk(data[at:end], np.array([0]), np.array([end - at]))
+        # What was found, without the data that it was found in: that is memory of a read, and large.
+        self._found = Sections.empty(data[:0].copy(), np.array([0]), columns)
+        self._found.put_walked(Sections(walk, columns), np.array([0]))
         self.length = end - at
-        seen = np.unique(np.concatenate(walk.seen)) - at
-        # What it saw behind the end of the message it took no notice of: it got to the very end.
+        seen = np.unique(np.concatenate(walk.seen))
+        # Where it looked behind the end of the message it took no notice: it got to the very end.
         self._places = seen[seen < self.length]
         self.front = int(self._places[-1]) + 1
         self._bytes = data[at + self._places]
-        self._at = at
 
     def among(self, data: Octets, at: Numbers) -> Numbers:
         """Which of the messages of this length that begin here are of this kind."""
@@ -48,7 +49,7 @@ class Layout:
 
     def put(self, into: Sections, rows: Numbers, at: Numbers) -> None:
         """Everything that was found in one of them, for all of these."""
-        into.put_alike(self._found, rows, at - self._at)
+        into.put_alike(self._found, rows, at)
 
 
 class Layouts:
@@ -81,14 +82,14 @@ class Layouts:
         """The messages that are of no known kind."""
         left = np.ones(len(at), np.bool_)
         counts: dict[Layout, int] = {}
-        for layout in self._known:
+        for layout in self._known:  # never changed, only replaced: threads may share it
             some = np.nonzero(left & (lengths == layout.length))[0]
             rows = some[layout.among(data, at[some])] if len(some) else some
             counts[layout] = len(rows)
             if len(rows):
                 layout.put(found, rows, at[rows])
                 left[rows] = False
-        self._known.sort(key=counts.__getitem__, reverse=True)
+        self._known = sorted(counts, key=counts.__getitem__, reverse=True)
         return np.nonzero(left)[0]
 
     def _learn(self, walked: Sections, data: Octets, at: Numbers, end: Numbers) -> None:

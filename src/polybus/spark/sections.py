@@ -62,7 +62,7 @@ class Pairs:
         self._parts += [(rows[owners], key, value) for owners, key, value in other._parts]
 
     def add_alike(self, other: Pairs, rows: Numbers, away: Numbers) -> None:
-        """Those of a single message, for rows that have the same so far away from it."""
+        """Those of a single message that began at 0, for rows that have the same from these places on."""
         for _, key, value in other._parts:
             self._parts.append((rows, key.moved(away), value.moved(away)))
 
@@ -131,7 +131,7 @@ class Sections:
         self._more += other._more
 
     def put_alike(self, other: Sections, rows: Numbers, away: Numbers) -> None:
-        """What was found in a single message, for rows that have the same so far away from it."""
+        """What was found in a single message that began at 0, for rows that have the same from these places on."""
         for name, texts in other.texts.items():
             self._text(name).put(rows, texts.at + away, texts.length)
         self.body.put(rows, other.body.at + away, other.body.length)

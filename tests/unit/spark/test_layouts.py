@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -99,6 +101,18 @@ def test_a_kind_with_a_long_front_is_walked_each_time() -> None:
     for _ in range(2):
         assert _known(layouts, raws) == _walked(raws, EVERY)
         assert not layouts.kinds
+
+
+def test_what_is_remembered_holds_nothing_of_the_memory_it_was_learned_from() -> None:
+    layouts = Layouts(EVERY, worth_rows=1)
+    data, at, end = _laid_out([build(b"x", message_id="id", application={"a": "b"}).raw] * 3)
+    data = data.copy()
+    memory = weakref.ref(data)
+    layouts.sections(data, at, end)
+    assert layouts.kinds == 1
+    del data
+    gc.collect()
+    assert memory() is None
 
 
 def test_a_process_remembers_kinds_for_each_choice_of_columns() -> None:
