@@ -189,7 +189,7 @@ ROCKS_BLOCK_BYTES = 16 * 1024
 read then pays more for blocks than for messages."""
 ROCKS_LONG_SCAN = 1_000
 """Rows that a scan asks for from which on it is read in bulk, past the cache."""
-ROCKS_STRIDE = 64
+ROCKS_STRIDE = 256
 """Rows of a bulk read between two looks at how many bytes they are."""
 ROCKS_FLOOR_BYTES = 64 * 1024 * 1024
 """Free disk below which a commit is refused before anything is written: RocksDB needs room to flush its buffers,

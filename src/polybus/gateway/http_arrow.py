@@ -123,8 +123,9 @@ class RecordWriter:
         schema = self._pa.schema([("record", self._pa.binary()), ("settled", self._pa.uint8())])
         self._stream = _Stream(self._pa, schema)
         self._values: list[bytes] = []
+        self._sizes: list[int] = []
         self._settled: list[bytes] = []
-        self._blank = bytearray()
+        self._blank = b""
         self.bytes = 0
 
     @property
@@ -134,25 +135,27 @@ class RecordWriter:
     def add(self, values: list[bytes], settled: bytes) -> None:
         self._values += values
         self._settled.append(settled)
-        self.bytes += sum(map(len, values))
+        sizes = list(map(len, values))
+        self._sizes += sizes
+        self.bytes += sum(sizes)
 
     def batch(self) -> list[Any]:
         """The parts of a batch. Records stay what they are until they leave: lists of them stand for their bytes.
 
         Arrow is shown as many blank bytes in their place. Put together all at once they would be moved twice.
         """
-        values, settled, size = self._values, self._settled, self.bytes
-        self._values, self._settled, self.bytes = [], [], 0
+        values, sizes, settled, size = self._values, self._sizes, self._settled, self.bytes
+        self._values, self._sizes, self._settled, self.bytes = [], [], [], 0
         if len(self._blank) < size:
-            self._blank = bytearray(size)
-        offsets = struct.pack(f"={len(values) + 1}i", *accumulate(map(len, values), initial=0))
+            self._blank = bytes(size)  # never touched, so never given memory
+        offsets = struct.pack(f"={len(values) + 1}i", *accumulate(sizes, initial=0))
         buffer, made = self._pa.py_buffer, self._pa.Array.from_buffers
         blank = buffer(self._blank)[:size]
         records = made(self._pa.binary(), len(values), [None, buffer(offsets), blank])
         marks = made(self._pa.uint8(), len(values), [None, buffer(b"".join(settled))])
         parts = self._stream.write([records, marks])
         place = next(place for place, part in enumerate(parts) if _is_same(part, blank))
-        return [*parts[:place], *_groups(values), *parts[place + 1 :]]
+        return [*parts[:place], *_groups(values, size), *parts[place + 1 :]]
 
     def end(self, summary: dict[str, object]) -> list[Any]:
         return self._stream.end(summary)
@@ -183,10 +186,9 @@ def _is_same(part: Any, buffer: Any) -> bool:
     return not isinstance(part, bytes) and part.address == buffer.address and len(part) == len(buffer)
 
 
-def _groups(values: list[bytes]) -> Iterator[list[bytes]]:
-    """Values in their order, in lists that a socket takes at once."""
-    average = sum(map(len, values[:100])) // len(values[:100]) + 1
-    step = max(limits.BULK_PIECE_BYTES // average, 1)
+def _groups(values: list[bytes], size: int) -> Iterator[list[bytes]]:
+    """Values in their order, in lists that a socket takes at once where they are about as long as each other."""
+    step = max(limits.BULK_PIECE_BYTES * len(values) // size, 1)
     for at in range(0, len(values), step):
         yield values[at : at + step]
 
