@@ -427,7 +427,7 @@ SPARK_INTAKE_BYTES = 64 * 1024
 SPARK_LAYOUTS = 16
 """Kinds of messages that a task knows by their layout: each costs a look at the lengths of all messages."""
 SPARK_LAYOUTS_LEARNED = 4
-SPARK_LAYOUT_ROWS = 100
+SPARK_LAYOUT_ROWS = 25
 """Kinds that are learned from one batch, and messages of a kind that make it worth it: learning costs a millisecond."""
 SPARK_LAYOUT_BYTES = 2_048
 """The front of a message up to its body, beyond which it is walked: fronts are copied out to be compared."""

@@ -60,6 +60,8 @@ class Layouts:
         self._columns = columns
         self._worth_rows = worth_rows
         self._known: list[Layout] = []
+        self._counts: dict[Layout, int] = {}
+        """How many messages of the latest batch were of which kind."""
 
     def __iter__(self) -> Iterator[Layout]:
         return iter(self._known)
@@ -89,19 +91,24 @@ class Layouts:
             if len(rows):
                 layout.put(found, rows, at[rows])
                 left[rows] = False
-        self._known = sorted(counts, key=counts.__getitem__, reverse=True)
+        self._known, self._counts = sorted(counts, key=counts.__getitem__, reverse=True), counts
         return np.nonzero(left)[0]
 
     def _learn(self, walked: Sections, data: Octets, at: Numbers, end: Numbers) -> None:
         """Remembers the most frequent kinds among messages that had to be walked."""
         lengths = np.where(walked.plain & ~walked.converted, end - at, 0)
         for length, count in _most_frequent(lengths)[:SPARK_LAYOUTS_LEARNED]:
-            if count < self._worth_rows:
+            if count < self._worth_rows or not self._has_room(count):
                 return
             row = int(np.nonzero(lengths == length)[0][0])
             layout = Layout(data, int(at[row]), int(end[row]), self._columns)
             if layout.front <= SPARK_LAYOUT_BYTES:
                 self._known = [layout, *self._known[: SPARK_LAYOUTS - 1]]
+
+    def _has_room(self, count: int) -> bool:
+        """Whether a kind with so many messages may be added: the rarest goes for it only if it is much rarer, or
+        kinds would push each other out with each batch."""
+        return len(self._known) < SPARK_LAYOUTS or 2 * self._counts.get(self._known[-1], 0) < count
 
 
 def _most_frequent(lengths: Numbers) -> list[tuple[int, int]]:

@@ -95,6 +95,19 @@ def test_only_so_many_kinds_are_remembered_and_the_frequent_ones_stay() -> None:
     assert len(often) in [each.length for each in layouts]
 
 
+def test_kinds_that_are_as_frequent_do_not_push_each_other_out() -> None:
+    layouts = Layouts(EVERY, worth_rows=1)
+    kinds = [[build(b"x" * (20 + number)).raw] * 2 for number in range(SPARK_LAYOUTS + 1)]
+    for _ in range(SPARK_LAYOUTS):
+        _known(layouts, [raw for kind in kinds[:-1] for raw in kind])
+    learned = {each.length for each in layouts}
+    assert learned == {len(kind[0]) for kind in kinds[:-1]}
+    _known(layouts, [raw for kind in kinds for raw in kind])
+    assert {each.length for each in layouts} == learned
+    _known(layouts, [raw for kind in kinds for raw in kind] + kinds[-1] * 2)
+    assert len(kinds[-1][0]) in {each.length for each in layouts}
+
+
 def test_a_kind_with_a_long_front_is_walked_each_time() -> None:
     layouts = Layouts(EVERY, worth_rows=1)
     raws = [build(b"x", application={f"n{number}": "y" * 250 for number in range(SPARK_LAYOUT_BYTES // 250 + 1)}).raw]
