@@ -12,6 +12,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 
+from polybus.limits import SPARK_HANDED_OVER_ROWS
 from polybus.spark.bus import CursorState
 from tests.spark.kit import QUERY_SECONDS, Kit
 
@@ -70,7 +71,7 @@ def test_a_store_that_stays_away_stops_the_batch_which_is_repeated_exactly(
     kit: Kit, stores: Callable[[str], None]
 ) -> None:
     queue = kit.queue()
-    sent = kit.fill(queue, 200)
+    sent = kit.fill(queue, SPARK_HANDED_OVER_ROWS + 100)  # fewer would be read before the store goes away
     with pytest.raises(StreamingQueryException, match="not available"):
         _in_batches(kit, kit.stream(queue, retrySeconds=0), lambda _: stores("down"))
     stores("up")
