@@ -121,7 +121,7 @@ class StoreHost:
             if tenant is not None:
                 tenant.settled(batch)
         if self.batch.brokers or self.batch:
-            self._flush()
+            self.touch()  # after what else has ended in this turn: other stores' replies bring more for the batch
 
     def synced(self) -> Promise[None]:
         """Settled when everything that is written so far is on disk; at once where it is."""

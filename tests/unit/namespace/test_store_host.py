@@ -122,7 +122,9 @@ def test_what_arrives_while_a_commit_syncs_is_the_next_batch(scene: Scene) -> No
     scene.write("c")
     scene.loop.turn()
     assert [key for key, _ in scene.driver.finish().ops] == [b"a"]
-    assert [key for key, _ in scene.driver.finish().ops] == [b"b", b"c"]
+    scene.write("d")  # what comes in the turn in which the commit ends is still taken along
+    scene.loop.turn()
+    assert [key for key, _ in scene.driver.finish().ops] == [b"b", b"c", b"d"]
     assert scene.host.commits == 2
 
 
