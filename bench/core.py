@@ -35,6 +35,8 @@ from polybus.store.rocks import RocksStore
 BODY = b"b" * 1024
 RAW = build(BODY, message_id="m").raw
 IN_FLIGHT = 256
+REOPENED = 20_000
+"""Messages that are received from the backlog after its store was opened again."""
 
 
 async def cpu_per_message(messages: int) -> float:
@@ -122,9 +124,9 @@ async def reopened(folder: Path, stores: int) -> None:
         await settler.completed(1)
         print(f"first {time.perf_counter() - started:.3f}", flush=True)
         cpu = time.process_time()
-        settler.want(20_000)
-        await settler.completed(20_001)
-        print(f"each {(time.process_time() - cpu) / 20_000 * 1e6:.2f}", flush=True)
+        settler.want(REOPENED)
+        await settler.completed(REOPENED + 1)
+        print(f"each {(time.process_time() - cpu) / REOPENED * 1e6:.2f}", flush=True)
 
 
 async def rule_cost(correlation: int, sql: int) -> float:
@@ -201,6 +203,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="smaller counts, for a look")
     parser.add_argument("step", nargs="*", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    if arguments.backlog <= REOPENED:
+        parser.error(f"--backlog: more than {REOPENED:,} are needed, for so many are received from it")
     if arguments.step:
         name, folder, stores, *rest = arguments.step
         if name == "backlog":
