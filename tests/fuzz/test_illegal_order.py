@@ -40,6 +40,7 @@ class Model:
     def __init__(self) -> None:
         self.state = START
         self.sessions: dict[int, str] = {}
+        self.ended: set[int] = set()
         self.links: dict[tuple[int, int], str] = {}
 
     def foretell(self, name: str, channel: int, handle: int) -> set[type]:
@@ -67,6 +68,7 @@ class Model:
             if channel in self.sessions:
                 raise ProtocolError("", "begun already")
             self.sessions[channel] = MAPPED
+            self.ended.discard(channel)
             told = {SessionBegun}
         if after == CLOSED:
             told = {Closed} | ({SessionEnded} if MAPPED in self.sessions.values() else set())
@@ -74,11 +76,14 @@ class Model:
         return told
 
     def move_session(self, name: str, channel: int, handle: int) -> set[type]:
+        if name == "detach" and channel in self.ended:
+            return set()
         if channel not in self.sessions:
             raise ProtocolError("", "no session")
         action, after = step(SESSION, self.sessions[channel], name)
         if name == "end":
             del self.sessions[channel]
+            self.ended.add(channel)
             self.drop_links(channel)
             return {SessionEnded} if action == "answer end" else set()
         if action == "nothing" or name == "disposition":
