@@ -198,7 +198,7 @@ def interleaved(runs: int, measures: dict[str, Callable[[], float]]) -> dict[str
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/bench core", description=__doc__)
-    parser.add_argument("--runs", type=int, default=5, help="interleaved runs of each measure (5)")
+    parser.add_argument("--runs", type=int, default=9, help="interleaved runs of each measure (9)")
     parser.add_argument("--backlog", type=int, default=1_000_000, help="messages in the backlog (1,000,000)")
     parser.add_argument("--quick", action="store_true", help="smaller counts, for a look")
     parser.add_argument("step", nargs="*", help=argparse.SUPPRESS)

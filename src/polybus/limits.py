@@ -350,6 +350,8 @@ BULK_STEP_BYTES = 512 * 1024
 BULK_BATCH_ROWS = 5_000
 BULK_BATCH_BYTES = 4 * 1024 * 1024
 """Messages of one Arrow batch: Spark was fastest with 1,000 to 10,000 rows or 4 to 8 MB."""
+BULK_COLUMNS_ROWS = 2_000
+"""Messages of one Arrow batch whose columns the bus makes itself: it does so in one turn of the loop."""
 BULK_STAGE_BYTES = 64 * 1024 * 1024
 BULK_STAGE_ROWS = 1_000_000
 BULK_STAGE_SECONDS = 300

@@ -157,7 +157,7 @@ async def _parts(source: _Source, encoder: Encoder, table: Table) -> AsyncIterat
             rows, size = rows + table.rows, size + table.bytes
             if table.rows:
                 encoder.add(table.take())
-            if rows >= limits.BULK_BATCH_ROWS or size >= limits.BULK_BATCH_BYTES:
+            if rows >= limits.BULK_COLUMNS_ROWS or size >= limits.BULK_BATCH_BYTES:
                 for piece in pieces(encoder.batch()):
                     yield piece
                     await asyncio.sleep(0)  # a socket may take all of them at once
