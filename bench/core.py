@@ -101,7 +101,7 @@ async def synced(folder: Path, stores: int, partitions: int, messages: int) -> f
 
 
 async def backlog(folder: Path, stores: int, partitions: int, messages: int) -> None:
-    """Child process: fills a queue and prints how much the process grew."""
+    """Child process: fills a queue; prints how much the process grew, and what a message costs on top of that."""
     urls = [f"rocksdb:{folder / f'backlog-{index}'}" for index in range(stores)]
     async with BenchBus(urls, folder / "backlog-catalogue") as bench:
         queue = await bench.create(QueueDescription(path="q", enable_partitioning=partitions > 1), partitions)
@@ -111,6 +111,11 @@ async def backlog(folder: Path, stores: int, partitions: int, messages: int) -> 
         for _ in range(messages // 1000 - 1):
             await settler.send_only([Message(RAW) for _ in range(1000)])
         print(f"grew {rss_mb() - before:.1f}", flush=True)
+        more = [Message(RAW) for _ in range(REOPENED)]
+        cpu = time.process_time()
+        settler.want(REOPENED)
+        await settler.drive(more, IN_FLIGHT)
+        print(f"cost {(time.process_time() - cpu) / REOPENED * 1e6:.2f}", flush=True)
 
 
 async def reopened(folder: Path, stores: int) -> None:
@@ -261,11 +266,14 @@ def report(folder: Path, runs: int, messages: int) -> None:
     table.at_most("accept-next with 100,000 sessions against 1,000", growth, 1.5, "times")
     for stores, partitions, limit in ((1, 1, 150), (4, 16, 250)):
         place = folder / f"backlog-{stores}"
-        grew = child("backlog", str(place), str(stores), str(partitions), str(messages))["grew"]
+        few = child("backlog", str(folder / f"few-{stores}"), str(stores), str(partitions), "1000")
+        many = child("backlog", str(place), str(stores), str(partitions), str(messages))
         opened = child("reopened", str(place), str(stores))
         shutil.rmtree(place)
         what = f"{messages:,} messages, {partitions} partitions on {stores} stores"
-        table.at_most(f"{what}: growth", grew, limit, "MB")
+        table.at_most(f"{what}: growth", many["grew"], limit, "MB")
+        table.at_most(f"{what}: a message, against 1,000", many["cost"] / few["cost"], 1.25, "times")
+        table.say(f"  {what}: send + receive + complete", many["cost"], "µs")
         table.at_most(f"{what}: open until first message", opened["first"], 3, "s")
         table.say(f"  {what}: receive + complete", opened["each"], "µs")
     table.print()
