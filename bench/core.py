@@ -35,8 +35,8 @@ from polybus.store.rocks import RocksStore
 BODY = b"b" * 1024
 RAW = build(BODY, message_id="m").raw
 IN_FLIGHT = 256
-REOPENED = 20_000
-"""Messages that are received from the backlog after its store was opened again."""
+RECEIVED = 20_000
+"""Messages that are received from a backlog, while others come and after its store was opened again."""
 
 
 async def cpu_per_message(messages: int) -> float:
@@ -111,11 +111,11 @@ async def backlog(folder: Path, stores: int, partitions: int, messages: int) -> 
         for _ in range(messages // 1000 - 1):
             await settler.send_only([Message(RAW) for _ in range(1000)])
         print(f"grew {rss_mb() - before:.1f}", flush=True)
-        more = [Message(RAW) for _ in range(REOPENED)]
+        more = [Message(RAW) for _ in range(RECEIVED)]
         cpu = time.process_time()
-        settler.want(REOPENED)
+        settler.want(RECEIVED)
         await settler.drive(more, IN_FLIGHT)
-        print(f"cost {(time.process_time() - cpu) / REOPENED * 1e6:.2f}", flush=True)
+        print(f"cost {(time.process_time() - cpu) / RECEIVED * 1e6:.2f}", flush=True)
 
 
 async def reopened(folder: Path, stores: int) -> None:
@@ -129,9 +129,9 @@ async def reopened(folder: Path, stores: int) -> None:
         await settler.completed(1)
         print(f"first {time.perf_counter() - started:.3f}", flush=True)
         cpu = time.process_time()
-        settler.want(REOPENED)
-        await settler.completed(REOPENED + 1)
-        print(f"each {(time.process_time() - cpu) / REOPENED * 1e6:.2f}", flush=True)
+        settler.want(RECEIVED)
+        await settler.completed(RECEIVED + 1)
+        print(f"each {(time.process_time() - cpu) / RECEIVED * 1e6:.2f}", flush=True)
 
 
 async def rule_cost(correlation: int, sql: int) -> float:
@@ -208,8 +208,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="smaller counts, for a look")
     parser.add_argument("step", nargs="*", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.backlog <= REOPENED:
-        parser.error(f"--backlog: more than {REOPENED:,} are needed, for so many are received from it")
+    if arguments.backlog <= RECEIVED:
+        parser.error(f"--backlog: more than {RECEIVED:,} are needed, for so many are received from it")
     if arguments.step:
         name, folder, stores, *rest = arguments.step
         if name == "backlog":

@@ -26,7 +26,7 @@ from polybus.message.columns import moment
 from polybus.namespace.cursor import Cursor
 from polybus.namespace.cursors import Start
 from polybus.namespace.entity import Entity
-from polybus.namespace.ranges import PartitionLog, log_path
+from polybus.namespace.ranges import PartitionLog, log_ends, log_path
 
 
 async def get_cursors(request: BulkCall) -> Response:
@@ -76,7 +76,8 @@ async def advance_cursor(request: BulkCall) -> Response:
     positions = positions_in(body.get("positions"))
     fencing = optional_number_in(body, "fencing")
     moved = await run(request.bus.cursors.advance(entity, cursor, positions, fencing))
-    return answer(_shown(request, entity, moved) | {"log": list(map(_end, _log_now(entity, moved.log_id)))})
+    logs = log_ends(entity, moved.log_id)
+    return answer(_shown(request, entity, moved, logs) | {"log": list(map(_end, logs))})
 
 
 async def lease_cursor(request: BulkCall) -> Response:
@@ -113,25 +114,11 @@ async def delete_cursor(request: BulkCall) -> Response:
     return Response(status_code=204)
 
 
-def _shown(request: BulkCall, entity: Entity, cursor: Cursor) -> dict[str, object]:
-    lag = cursor_lag(cursor, _log_now(entity, cursor.log_id))
+def _shown(
+    request: BulkCall, entity: Entity, cursor: Cursor, logs: list[PartitionLog] | None = None
+) -> dict[str, object]:
+    lag = cursor_lag(cursor, log_ends(entity, cursor.log_id) if logs is None else logs)
     return cursor_json(entity, cursor, request.bus.clock.now().wall_ms) | {"lag_messages": lag}
-
-
-def _log_now(entity: Entity, log_id: int) -> list[PartitionLog]:
-    """How far the log goes in each partition. Memory knows it; where it begins only the stores know."""
-    found = []
-    for partition in entity.partitions:
-        now, broker = PartitionLog(partition.index), partition.broker
-        if broker is None:
-            now.problem = partition.store.unavailable()
-        else:
-            log = broker.log(log_id)
-            now.stable_end = log.stable_end
-            now.messages = log.active + log.retained
-            now.bytes = log.active_bytes + log.retained_bytes
-        found.append(now)
-    return found
 
 
 def _end(log: PartitionLog) -> dict[str, object]:

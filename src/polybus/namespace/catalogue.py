@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from polybus.errors import PolybusError, ServerBusy, StoreError, StoreVersionMismatch
 from polybus.limits import REOPEN_MS
-from polybus.namespace.promise import Loop, Promise
+from polybus.namespace.promise import Loop, Promise, pause
 from polybus.namespace.routing import HASH_VERSION
 from polybus.namespace.store_host import InDoubt
 from polybus.partition.records import after, sealed, unsealed
@@ -188,10 +188,11 @@ class Catalogue:
 
     async def _is_there(self) -> bool | None:
         """Whether the catalogue holds the last commit after all; asked as often as it takes, or until it is closed."""
+        assert self.loop is not None, "a catalogue that is written to has a loop"
         self._asking = True
         try:
             while not self._closed:
-                await self._pause()
+                await pause(self.loop, REOPEN_MS)
                 try:
                     await self._reopen()
                     rows = await self.rows(META)
@@ -202,12 +203,6 @@ class Catalogue:
             return None
         finally:
             self._asking = False
-
-    def _pause(self) -> Promise[None]:
-        promise: Promise[None] = Promise()
-        assert self.loop is not None, "a catalogue that is written to has a loop"
-        self.loop.call_later(REOPEN_MS / 1000, promise.resolve, None)
-        return promise
 
     def _add_meta(self, changes: Changes) -> None:
         meta: Record = {

@@ -14,7 +14,7 @@ from polybus.errors import BusError, EntityNotFound, PartitionUnavailable, Polyb
 from polybus.limits import FORWARD_BATCH, FORWARD_RETRIES, FORWARD_RETRY_MS, STANDARD_MESSAGE_BYTES
 from polybus.namespace.entity import Entity
 from polybus.namespace.partition_host import PartitionHost, read_rows
-from polybus.namespace.promise import Loop, Promise, spawn
+from polybus.namespace.promise import Loop, Promise, pause, spawn
 from polybus.namespace.sender import check_open
 from polybus.partition import inbox, sending, transfers
 from polybus.partition.broker import Broker
@@ -66,7 +66,7 @@ class Forwarder:
             try:
                 found = await partition.run(transfers.destinations(partition.broker))
             except PartitionUnavailable:
-                await self._pause()
+                await pause(self._loop, FORWARD_RETRY_MS)
             else:
                 break
         for destination in found:
@@ -92,23 +92,18 @@ class Forwarder:
                 except PartitionUnavailable:
                     if self._source_gone(pair):
                         return  # opening it again looks into its outbox
-                    await self._pause()
+                    await pause(self._loop, FORWARD_RETRY_MS)
                 except BusError as error:
                     tries += 1
                     again = tries < FORWARD_RETRIES and not isinstance(error, EntityNotFound)
                     if again or not await self._give_up(pair, error):
-                        await self._pause()
+                        await pause(self._loop, FORWARD_RETRY_MS)
         finally:
             del self._moving[pair]
 
     def _source_gone(self, pair: Pair) -> bool:
         source = self._partition(pair[0], pair[1])
         return source is None or source.broker is None
-
-    def _pause(self) -> Promise[None]:
-        promise: Promise[None] = Promise()
-        self._loop.call_later(FORWARD_RETRY_MS / 1000, promise.resolve, None)
-        return promise
 
     async def _move_some(self, pair: Pair) -> bool:
         """One batch from one outbox to one destination; False where nothing is left."""

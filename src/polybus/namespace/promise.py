@@ -105,6 +105,13 @@ def _advance(coroutine: Coroutine[Any, Any, T], promise: Promise[T]) -> None:
     awaited.then(lambda _: _advance(coroutine, promise))
 
 
+def pause(loop: Loop, ms: float) -> Promise[None]:
+    """Settled after so much of the loop's time."""
+    promise: Promise[None] = Promise()
+    loop.call_later(ms / 1000, promise.resolve, None)
+    return promise
+
+
 def resolved(value: T) -> Promise[T]:
     promise: Promise[T] = Promise()
     promise.resolve(value)

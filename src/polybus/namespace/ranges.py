@@ -15,7 +15,7 @@ from polybus.partition import cursors as keeping
 from polybus.partition import events
 from polybus.partition.broker import Steps
 from polybus.partition.cursors import RangeRow, Records
-from polybus.partition.log import DEAD_LETTER, KINDS, MAIN, TRANSFER_DEAD_LETTER
+from polybus.partition.log import DEAD_LETTER, KINDS, MAIN, TRANSFER_DEAD_LETTER, Log
 from polybus.partition.reading import scan
 from polybus.partition.records import EVENTS, Stored, after, log_prefix, number_key
 
@@ -39,6 +39,12 @@ class PartitionLog:
         self.bytes = 0
         """What can be read now, kept messages included; a pipeline makes an average size of it."""
 
+    def read(self, log: Log) -> None:
+        """What memory knows of the log."""
+        self.stable_end = log.stable_end
+        self.messages = log.active + log.retained
+        self.bytes = log.active_bytes + log.retained_bytes
+
     def require(self) -> None:
         if self.problem is not None:
             raise self.problem
@@ -57,13 +63,24 @@ async def partition_logs(entity: Entity, log_id: int, time_ms: int | None = None
     return found
 
 
+def log_ends(entity: Entity, log_id: int) -> list[PartitionLog]:
+    """How far the log goes in each partition. Memory knows it; where it begins only the stores know."""
+    found = []
+    for partition in entity.partitions:
+        end = PartitionLog(partition.index)
+        try:
+            end.read(partition.require().log(log_id))
+        except PartitionUnavailable as error:
+            end.problem = error
+        found.append(end)
+    return found
+
+
 async def _describe(partition: PartitionHost, log_id: int, time_ms: int | None, into: PartitionLog) -> None:
     broker = partition.require()
     log = broker.log(log_id)
     into.earliest = await partition.run(keeping.earliest(log))
-    into.stable_end = log.stable_end
-    into.messages = log.active + log.retained
-    into.bytes = log.active_bytes + log.retained_bytes
+    into.read(log)
     if time_ms is not None:
         into.at_time = await partition.run(keeping.position_at_time(broker, log, time_ms))
 

@@ -17,7 +17,7 @@ from polybus.limits import DOUBT_MS, RECOVER_MS
 from polybus.namespace import catalogue as records
 from polybus.namespace.catalogue import Changes
 from polybus.namespace.partition_host import PartitionHost
-from polybus.namespace.promise import Promise, resolved, spawn
+from polybus.namespace.promise import Promise, pause, resolved, spawn
 from polybus.namespace.sender import MARKS
 from polybus.namespace.store_host import StoreHost
 from polybus.namespace.transaction_rules import pay
@@ -88,7 +88,7 @@ class Recovery:
             if not first.settled:
                 first.resolve(None)
             if store.available and self._unfinished(store):
-                await self._pause()
+                await pause(self._bus.loop, RECOVER_MS)
         del self._running[store]
         if not first.settled:
             first.resolve(None)
@@ -96,11 +96,6 @@ class Recovery:
 
     def _unfinished(self, store: StoreHost) -> bool:
         return bool(_missing(store)) or store.store_id in self._doubted
-
-    def _pause(self) -> Promise[None]:
-        promise: Promise[None] = Promise()
-        self._bus.loop.call_later(RECOVER_MS / 1000, promise.resolve, None)
-        return promise
 
     async def _try(self, store: StoreHost) -> None:
         opening = store.openings

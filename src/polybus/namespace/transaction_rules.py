@@ -21,7 +21,7 @@ from polybus.namespace.description_codec import from_dict, to_dict
 from polybus.namespace.entity import Entity
 from polybus.namespace.names import fold
 from polybus.namespace.partition_host import PartitionHost
-from polybus.namespace.promise import Promise, spawn
+from polybus.namespace.promise import Promise, pause, spawn
 from polybus.namespace.rule_description import RuleDescription
 from polybus.partition import transactions
 from polybus.partition.broker import Broker
@@ -110,7 +110,7 @@ class TransactionRules:
             while not await self._paid(topic, steps):
                 if not committed.settled:
                     committed.resolve(None)  # it is safe in the store; who has to wait for the catalogue is the topic
-                await self._pause()
+                await pause(self._bus.loop, REOPEN_MS)
         except ServerBusy:
             pass  # the store is gone: when it is back, so is the debt
         if not committed.settled:
@@ -124,11 +124,6 @@ class TransactionRules:
             return self._bus.stopping
         await _strike_off(topic.partitions[0].require())
         return True
-
-    def _pause(self) -> Promise[None]:
-        promise: Promise[None] = Promise()
-        self._bus.loop.call_later(REOPEN_MS / 1000, promise.resolve, None)
-        return promise
 
 
 async def pay(bus: Bus, partition: PartitionHost, broker: Broker) -> None:

@@ -128,9 +128,8 @@ class Records:
             return pa.array(self.partitions[rows].astype(np.int32))
         if name == "state":
             return pa.array(np.array(_STATES)[self._settled[rows]], kind)
-        return pa.nulls(
-            len(head[rows]), kind
-        )  # what only the bus's changes could tell, or what a plain row cannot have
+        # What only the bus's changes could tell, or what a plain row cannot have.
+        return pa.nulls(len(head[rows]), kind)
 
     def _ids(self, rows: Rows, kind: Any) -> Any:
         """Message ids; a message that came without one has the number it was first given."""

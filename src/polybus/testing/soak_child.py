@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from polybus.clock import RealClock
 from polybus.namespace.bus import Bus
 from polybus.namespace.catalogue import Catalogue
-from polybus.namespace.promise import Promise
+from polybus.namespace.promise import Promise, pause
 from polybus.namespace.store_host import StoreHost
 from polybus.runtime import Opener, run
 from polybus.testing.history import UNKNOWN, Began, Event, History, Recorder, to_line
@@ -91,9 +91,7 @@ class LiveGround(Surroundings):
         return Random(f"{self.seed}/{self.name}/{purpose}")
 
     def sleep(self, ms: float) -> Promise[None]:
-        promise: Promise[None] = Promise()
-        self._loop.call_later(ms / 1000, promise.resolve, None)
-        return promise
+        return pause(self._loop, ms)
 
     def intend(self, pen: Recorder, op: str, entity: str, began: Began, **fields: Any) -> int:
         self._intents += 1

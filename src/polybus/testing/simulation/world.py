@@ -15,7 +15,7 @@ from polybus.errors import BugError, PolybusError, StoreError
 from polybus.limits import DISK_CHECK_SECONDS, IDLE_CHECK_SECONDS
 from polybus.namespace.bus import Bus
 from polybus.namespace.catalogue import Catalogue
-from polybus.namespace.promise import Promise, spawn
+from polybus.namespace.promise import Promise, pause, spawn
 from polybus.namespace.store_host import StoreHost
 from polybus.partition.settings import Bounds
 from polybus.store.base import Batch, Read, Store
@@ -196,9 +196,7 @@ class World(Surroundings):
     # Time
 
     def sleep(self, ms: float) -> Promise[None]:
-        promise: Promise[None] = Promise()
-        self.loop.call_later(ms / 1000, promise.resolve, None)
-        return promise
+        return pause(self.loop, ms)
 
     def jump_wall(self, ms: int) -> None:
         """The bus's wall clock jumps; back it can only be set for everybody, as the verifier wants it."""
