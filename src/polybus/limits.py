@@ -180,15 +180,31 @@ ROCKS_OPEN_FILES = 256
 ROCKS_LOG_BYTES = 1024 * 1024
 ROCKS_LOG_FILES = 2
 """RocksDB's own diary, not data: the last words of a store that failed are in it."""
-ROCKS_DELETION_WINDOW = 4_096
-ROCKS_DELETION_TRIGGER = 2_048
-"""A table file in which half of a window is deletions is compacted: messages die young, and a scan walks over
-every deletion that is still there."""
+ROCKS_DELETION_WINDOW = 131_072
+ROCKS_DELETION_TRIGGER = 65_536
+"""A table file in which half of a window is deletions is compacted, for a scan walks over every deletion that is still
+there. The window is longer than one flushed file: on a backlog each of those is half deletions, and to merge them one
+by one with all that lies below cost more than everything else that is done for a message."""
+ROCKS_FRESH_FILES = 16
+"""Flushed files that are merged at once with what lies below them. Each merge writes again what is there, for every
+file has deletions at the head of a log and messages at its end; four times RocksDB's own number is a fourth of the
+work, and a scan hardly feels the difference."""
+ROCKS_FRESH_FILES_SLOW = 32
+ROCKS_FRESH_FILES_MOST = 48
+"""Flushed files from which on commits go as fast as the merges do, and with which they wait for them."""
+ROCKS_STALL_SECONDS = 0.002
+"""Between two attempts to write while RocksDB is behind with its work in the background."""
+ROCKS_LEVEL_BYTES = 16 * 1024 * 1024
+"""Of the level that flushed files are merged into, as stored. It is rewritten at each merge, so it may not be the whole
+of a backlog, and messages that are alike are a thirtieth of their size there; the levels below are merged file by
+file, where they overlap."""
+ROCKS_FILE_BYTES = 8 * 1024 * 1024
+"""Of one table file, as stored: small enough that the head of a log and its end are in different files."""
 ROCKS_BLOCK_BYTES = 16 * 1024
 """Of a table file, what is read, checked and decompressed at once. RocksDB's 4 KiB are three messages of 1 KiB: a bulk
 read then pays more for blocks than for messages."""
-ROCKS_LONG_SCAN = 1_000
-"""Rows that a scan asks for from which on it is read in bulk, past the cache."""
+ROCKS_LONG_SCAN = 256
+"""Rows that a scan asks for from which on it is read in bulk, past the cache: a page of a log is."""
 ROCKS_STRIDE = 256
 """Rows of a bulk read between two looks at how many bytes they are."""
 ROCKS_FLOOR_BYTES = 64 * 1024 * 1024
@@ -471,8 +487,3 @@ SPARK_HANDED_OVER_ROWS = 256
 SPARK_HANDED_OVER_BYTES = 1024 * 1024
 """A batch of so few messages is one task's. Where they are small too they are read where the batch is planned, in a few
 milliseconds: a task that runs Python costs some 60, and what goes through the driver must be little."""
-
-# RocksDB's work in the background
-ROCKS_FRESH_FILES = 8
-"""Flushed files that are merged at once with what lies below them. Each merge writes again what is there, for every
-file has rows of all partitions; twice RocksDB's own number is half the work, and a scan hardly feels the difference."""

@@ -7,9 +7,11 @@ reported, never repaired. How the engine is set up lives in `rocks_options`, the
 
 Of `rocksdict`: only `bytes` are taken (raw mode, no pickles). An iterator keeps the database open after `close`,
 so none outlives its call. The upper bound of a scan is kept by RocksDB as a bare pointer into the caller's
-bytes, so `end` must live as long as the iterator. Iterators and opening hold the GIL; `write`, `flush` and
-multi-get let it go. So a disk that stops answering holds up nobody else as long as it is written or asked for
-single rows, but the whole process while a scan waits for it: the binding has no other scan.
+bytes, so `end` must live as long as the iterator. Iterators, opening and `write` hold the GIL; `flush_wal`, `flush`
+and multi-get let it go. So a batch is written unsynced, which reaches only memory, and synced by a call of its own;
+where RocksDB would have a writer wait for its merges, the waiting is done here. A disk that stops answering then holds
+up nobody else as long as it is written or asked for single rows, but the whole process while a scan waits for it: the
+binding has no other scan.
 """
 
 from __future__ import annotations
@@ -25,14 +27,22 @@ from typing import Any
 from rocksdict import Checkpoint, Rdict, ReadOptions, WriteBatch
 
 from polybus.errors import StoreCorrupt, StoreError, StoreFenced, StoreFull
-from polybus.limits import ROCKS_FLOOR_BYTES, ROCKS_LONG_SCAN, ROCKS_RELIEF_BYTES, ROCKS_STRIDE
+from polybus.limits import (
+    ROCKS_FLOOR_BYTES,
+    ROCKS_LONG_SCAN,
+    ROCKS_RELIEF_BYTES,
+    ROCKS_STALL_SECONDS,
+    ROCKS_STRIDE,
+)
 from polybus.store.base import NO_LIMIT, Batch, Row, Store
 from polybus.store.folder import StoreFolder, make_fresh_folder
 from polybus.store.format import FORMAT_NAME, StoreFormat, new_format
 from polybus.store.logcheck import check_logs
-from polybus.store.rocks_options import Budget, families, rocks_options, shared_budget, synced_writes
+from polybus.store.rocks_options import Budget, families, rocks_options, shared_budget, synced_writes, written_only
 
 _RECORD_KEY = b"format"
+_STALLED = "Result incomplete"
+"""What RocksDB says where a write would have had to wait and was told not to; nothing was written."""
 
 
 def disk_free_bytes(path: Path) -> int:
@@ -59,6 +69,7 @@ class RocksStore(Store):
         self._floor_bytes = floor_bytes
         self._free_space = free_space
         self._synced = synced_writes()
+        self._written = written_only()
         self._fenced: str | None = None
         self._unrelieved_bytes = 0
         self._db: Any = None
@@ -66,6 +77,8 @@ class RocksStore(Store):
         self._reading = threading.Lock()
         self._writing = threading.Lock()
         self._copying = threading.Lock()
+        self._commit: threading.Lock | None = None
+        """Of the commit under way, locked until it is synced: readers see its rows before that."""
         self._folder = StoreFolder(path)
         try:
             self.format = self._open(store_id)
@@ -121,13 +134,28 @@ class RocksStore(Store):
             db = self._opened()
             try:
                 values: list[bytes | None] = db.get(list(keys))
-                return values
             except Exception as error:
                 raise self._translated(error) from error
+        self._wait_until_synced()
+        return values
 
     def scan(self, start: bytes, end: bytes, limit: int, max_bytes: int = NO_LIMIT) -> list[Row]:
         if start >= end or limit <= 0:
             return []
+        rows = self._scan(start, end, limit, max_bytes)
+        self._wait_until_synced()
+        return rows
+
+    def _wait_until_synced(self) -> None:
+        """What was read may be of the commit under way: nobody may know of it before it is safe."""
+        commit = self._commit
+        if commit is not None:
+            with commit:
+                pass
+        if self._fenced is not None:
+            raise StoreFenced(f"{self.url}: fenced after: {self._fenced}")
+
+    def _scan(self, start: bytes, end: bytes, limit: int, max_bytes: int) -> list[Row]:
         bounds = ReadOptions()
         bounds.set_iterate_upper_bound(end)
         many: list[Row] = []
@@ -167,17 +195,32 @@ class RocksStore(Store):
             if self._fenced is not None:
                 raise StoreFenced(f"{self.url}: fenced after: {self._fenced}")
             db = self._opened()
-            writes = _write_batch(batch)
             self._refuse_without_room(batch)
-            try:
-                db.write(writes, self._synced)
-            except Exception as error:
-                self._fenced = str(error)
-                raise self._translated(error) from error
+            commit = self._commit = threading.Lock()
+            with commit:
+                try:
+                    self._write(db, batch)
+                    db.flush_wal(True)
+                except Exception as error:
+                    self._fenced = str(error)
+                    raise self._translated(error) from error
+                finally:
+                    self._commit = None
             self._unrelieved_bytes += batch.bytes
             if self._unrelieved_bytes > ROCKS_RELIEF_BYTES:
                 self._unrelieved_bytes = 0
                 self._budget.relieve()
+
+    def _write(self, db: Any, batch: Batch) -> None:
+        """Writes to the log and to memory, as soon as RocksDB's own work in the background leaves room there."""
+        while True:
+            try:
+                db.write(_write_batch(batch), self._written)
+                return
+            except Exception as error:
+                if not str(error).startswith(_STALLED):
+                    raise
+            time.sleep(ROCKS_STALL_SECONDS)
 
     def buffered_bytes(self) -> int:
         db = self._db

@@ -90,6 +90,13 @@ def synced_writes() -> Any:
     return options
 
 
+def written_only() -> Any:
+    """For a write that a sync follows. RocksDB refuses it where it would have to wait."""
+    options = WriteOptions()
+    options.no_slowdown = True
+    return options
+
+
 def _set_durability(options: Any) -> None:
     # The default mode opened a log with one flipped bit in its middle with half of the synced records gone.
     options.set_wal_recovery_mode(DBRecoveryMode.tolerate_corrupted_tail_records())
@@ -115,10 +122,15 @@ def _set_memory(options: Any, budget: Budget) -> None:
 def _set_files(options: Any) -> None:
     options.set_compression_type(DBCompressionType.lz4())
     options.set_level_compaction_dynamic_level_bytes(True)
+    options.set_max_bytes_for_level_base(limits.ROCKS_LEVEL_BYTES)
+    options.set_target_file_size_base(limits.ROCKS_FILE_BYTES)
+    # A share of the whole file would be half on any backlog that goes in as fast as it goes out; 0 is no such limit.
     options.add_compact_on_deletion_collector_factory(
-        limits.ROCKS_DELETION_WINDOW, limits.ROCKS_DELETION_TRIGGER, 0.5
+        limits.ROCKS_DELETION_WINDOW, limits.ROCKS_DELETION_TRIGGER, 0.0
     )
     options.set_level_zero_file_num_compaction_trigger(limits.ROCKS_FRESH_FILES)
+    options.set_level_zero_slowdown_writes_trigger(limits.ROCKS_FRESH_FILES_SLOW)
+    options.set_level_zero_stop_writes_trigger(limits.ROCKS_FRESH_FILES_MOST)
     options.set_max_background_jobs(_BACKGROUND_JOBS)
     # Flushes and compactions write back as they go, so that a commit's sync does not wait for their pages.
     options.set_bytes_per_sync(_BYTES_PER_SYNC)
