@@ -52,6 +52,7 @@ _SOURCE: Final = struct.Struct(">IH")
 _SETTLED: Final = struct.Struct(">QQIQ")
 _CRC: Final = struct.Struct(">I")
 _HEAD: Final = struct.Struct(">BBQQqqIQQQI")
+_SEALED_HEAD: Final = struct.Struct(">IBBQQqqIQQQI")
 _POSITION_BODY: Final = struct.Struct(">Q28xQ")
 """The position in a message's record, and further on the number of its body."""
 _POSITION_AT: Final = 14
@@ -60,7 +61,7 @@ BROKER_NUMBERS: Final = 9
 """The first numbers of a broker's record are its own; those of its main log follow."""
 _LOG_STATE: Final = struct.Struct(">BQQQQQQQQQQ")
 
-HEAD_BYTES: Final = _CRC.size + _HEAD.size
+HEAD_BYTES: Final = _SEALED_HEAD.size
 
 
 def partition_prefix(entity_id: int, index: int) -> bytes:
@@ -187,7 +188,6 @@ class Stored:
         "delivery_count",
         "enqueued_ms",
         "expires_ms",
-        "flags",
         "original",
         "overlay",
         "position",
@@ -196,14 +196,25 @@ class Stored:
         "size",
     )
 
+    sequence: int
+    position: int
+    enqueued_ms: int
+    expires_ms: int
+    delivery_count: int
+    original: int
+    body: int
+    size: int
+
     def __init__(self, value: bytes) -> None:
         if len(value) < HEAD_BYTES:
             raise StoreCorrupt("a message record is too short")
-        if _CRC.unpack_from(value)[0] != crc32(memoryview(value)[4:]):
-            raise StoreCorrupt("the checksum of a message record is wrong")
+        checksum: int
+        version: int
+        overlay: int
         (
+            checksum,
             version,
-            self.flags,
+            _,
             self.sequence,
             self.position,
             self.enqueued_ms,
@@ -213,9 +224,11 @@ class Stored:
             self.body,
             self.size,
             overlay,
-        ) = _HEAD.unpack_from(value, 4)
+        ) = _SEALED_HEAD.unpack_from(value)
+        if checksum != crc32(value[4:]):  # a memoryview would cost more than the copy
+            raise StoreCorrupt("the checksum of a message record is wrong")
         check_version(version)
-        self.overlay = value[HEAD_BYTES : HEAD_BYTES + overlay]
+        self.overlay = value[HEAD_BYTES : HEAD_BYTES + overlay] if overlay else b""
         self.raw = value[HEAD_BYTES + overlay :]
 
 
