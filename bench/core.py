@@ -36,7 +36,9 @@ BODY = b"b" * 1024
 RAW = build(BODY, message_id="m").raw
 IN_FLIGHT = 256
 RECEIVED = 20_000
-"""Messages that are received from a backlog, while others come and after its store was opened again."""
+"""Messages that are received from a backlog after its store was opened again."""
+PASSED = 200_000
+"""Messages that come and go while a backlog stays as long as it is: enough for RocksDB to flush and merge many times."""
 
 
 async def cpu_per_message(messages: int) -> float:
@@ -111,11 +113,11 @@ async def backlog(folder: Path, stores: int, partitions: int, messages: int) -> 
         for _ in range(messages // 1000 - 1):
             await settler.send_only([Message(RAW) for _ in range(1000)])
         print(f"grew {rss_mb() - before:.1f}", flush=True)
-        more = [Message(RAW) for _ in range(RECEIVED)]
+        more = [Message(RAW) for _ in range(PASSED)]
         cpu = time.process_time()
-        settler.want(RECEIVED)
+        settler.want(PASSED)
         await settler.drive(more, IN_FLIGHT)
-        print(f"cost {(time.process_time() - cpu) / RECEIVED * 1e6:.2f}", flush=True)
+        print(f"cost {(time.process_time() - cpu) / PASSED * 1e6:.2f}", flush=True)
 
 
 async def reopened(folder: Path, stores: int) -> None:

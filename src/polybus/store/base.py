@@ -46,6 +46,18 @@ class Store(ABC):
         the disk holds.
         """
 
+    def begin(self, batch: Batch) -> bool:
+        """The first half of a commit, where a store has one that waits for nothing: everything but the sync. `finish`
+        must follow, on any thread. False where there is nothing of the kind, or no time for it: nothing was done, and
+        `commit` is to be called instead. It fails as `commit` does.
+        """
+        del batch
+        return False
+
+    def finish(self, batch: Batch) -> None:
+        """The second half of a commit that was begun: what `commit` promises holds when this returns."""
+        raise AssertionError(f"no commit of {batch} was begun")
+
     @abstractmethod
     def free_bytes(self) -> int | None:
         """Free space where it can be known, else None."""

@@ -72,6 +72,8 @@ class RocksStore(Store):
         self._written = written_only()
         self._fenced: str | None = None
         self._unrelieved_bytes = 0
+        self._room: int | None = None
+        """Free bytes when it was last looked; None where nobody can tell."""
         self._db: Any = None
         # A handle that is closed while another thread is inside it would be an error of the binding.
         self._reading = threading.Lock()
@@ -81,6 +83,7 @@ class RocksStore(Store):
         """Of the commit under way, locked until it is synced: readers see its rows before that."""
         self._folder = StoreFolder(path)
         try:
+            self._room = self.free_bytes()
             self.format = self._open(store_id)
         except BaseException:
             self.close()
@@ -152,6 +155,9 @@ class RocksStore(Store):
         if commit is not None:
             with commit:
                 pass
+        self._refuse_fenced()
+
+    def _refuse_fenced(self) -> None:
         if self._fenced is not None:
             raise StoreFenced(f"{self.url}: fenced after: {self._fenced}")
 
@@ -192,35 +198,69 @@ class RocksStore(Store):
 
     def commit(self, batch: Batch) -> None:
         with self._writing:
-            if self._fenced is not None:
-                raise StoreFenced(f"{self.url}: fenced after: {self._fenced}")
-            db = self._opened()
-            self._refuse_without_room(batch)
-            commit = self._commit = threading.Lock()
-            with commit:
-                try:
-                    self._write(db, batch)
-                    db.flush_wal(True)
-                except Exception as error:
-                    self._fenced = str(error)
-                    raise self._translated(error) from error
-                finally:
-                    self._commit = None
-            self._unrelieved_bytes += batch.bytes
-            if self._unrelieved_bytes > ROCKS_RELIEF_BYTES:
-                self._unrelieved_bytes = 0
-                self._budget.relieve()
+            self._refuse_fenced()
+            self._room = self.free_bytes()
+            if not self._has_room(batch):
+                raise StoreFull(
+                    f"{self.url}: {self._room} bytes free, {self._floor_bytes} are kept for the store's own work"
+                )
+            while not self._write(batch):
+                time.sleep(ROCKS_STALL_SECONDS)
+            self._sync(batch)
 
-    def _write(self, db: Any, batch: Batch) -> None:
-        """Writes to the log and to memory, as soon as RocksDB's own work in the background leaves room there."""
-        while True:
-            try:
-                db.write(_write_batch(batch), self._written)
-                return
-            except Exception as error:
-                if not str(error).startswith(_STALLED):
-                    raise
-            time.sleep(ROCKS_STALL_SECONDS)
+    def begin(self, batch: Batch) -> bool:
+        if not self._writing.acquire(blocking=False):
+            return False
+        begun = False
+        try:
+            self._refuse_fenced()
+            begun = self._has_room(batch) and self._write(batch)
+            return begun
+        finally:
+            if not begun:
+                self._writing.release()
+
+    def finish(self, batch: Batch) -> None:
+        try:
+            self._sync(batch)
+        finally:
+            self._writing.release()
+
+    def _write(self, batch: Batch) -> bool:
+        """Writes to the log and to memory; False where RocksDB's own work in the background leaves no room there."""
+        db = self._opened()
+        commit = self._commit = threading.Lock()
+        commit.acquire()
+        try:
+            db.write(_write_batch(batch), self._written)
+        except Exception as error:
+            stalled = str(error).startswith(_STALLED)
+            if not stalled:
+                self._fenced = str(error)
+            self._let_readers_go()
+            if stalled:
+                return False
+            raise self._translated(error) from error
+        return True
+
+    def _sync(self, batch: Batch) -> None:
+        try:
+            self._opened().flush_wal(True)
+        except Exception as error:
+            self._fenced = str(error)
+            raise self._translated(error) from error
+        finally:
+            self._let_readers_go()
+        self._room = self.free_bytes()
+        self._unrelieved_bytes += batch.bytes
+        if self._unrelieved_bytes > ROCKS_RELIEF_BYTES:
+            self._unrelieved_bytes = 0
+            self._budget.relieve()
+
+    def _let_readers_go(self) -> None:
+        commit, self._commit = self._commit, None
+        assert commit is not None, "a commit is under way"
+        commit.release()
 
     def buffered_bytes(self) -> int:
         db = self._db
@@ -239,10 +279,8 @@ class RocksStore(Store):
         finally:
             self._copying.release()
 
-    def _refuse_without_room(self, batch: Batch) -> None:
-        free = self.free_bytes()
-        if free is not None and free - batch.bytes < self._floor_bytes:
-            raise StoreFull(f"{self.url}: {free} bytes free, {self._floor_bytes} are kept for the store's own work")
+    def _has_room(self, batch: Batch) -> bool:
+        return self._room is None or self._room - batch.bytes >= self._floor_bytes
 
     def free_bytes(self) -> int | None:
         try:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from polybus import limits
-from polybus.errors import StoreError, StoreFenced
+from polybus.errors import StoreError, StoreFenced, StoreFull
 from polybus.store import rocks
 from polybus.store.base import Batch
 from polybus.store.rocks import RocksStore
@@ -138,6 +138,69 @@ def test_nothing_is_read_of_a_commit_whose_sync_failed(store: RocksStore) -> Non
         store.commit(one_row(b"key", b"value"))
 
 
+def test_a_commit_in_two_halves_is_read_only_after_the_second(store: RocksStore) -> None:
+    heard: list[object] = []
+    read = threading.Event()
+    store._db.after_get = read.set
+    reader = threading.Thread(target=lambda: heard.append(store.get([b"key"])))
+    batch = one_row(b"key", b"value")
+    assert store.begin(batch)
+    reader.start()
+    assert read.wait(DEADLINE_SECONDS)
+    reader.join(0.2)
+    assert heard == []
+    store.finish(batch)
+    reader.join(DEADLINE_SECONDS)
+    assert heard == [[b"value"]]
+
+
+def test_a_commit_begins_only_where_it_need_not_wait(tmp_path: Path) -> None:
+    free = 1 << 30
+    store = RocksStore(tmp_path / "store", free_space=lambda path: free)
+    batch = one_row(b"key", b"value")
+    assert store.begin(batch)
+    assert not store.begin(batch)  # one at a time
+    free = 1
+    store.finish(batch)
+    assert not store.begin(batch)
+    with pytest.raises(StoreFull):
+        store.commit(batch)
+    free = 1 << 30
+    assert not store.begin(batch)  # nobody has looked since
+    store.commit(batch)
+    assert store.begin(batch)
+    store.finish(batch)
+    store.close()
+    with pytest.raises(StoreFenced):
+        store.begin(batch)
+
+
+def test_a_store_is_closed_after_the_second_half(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path / "store")
+    batch = one_row(b"key", b"value")
+    assert store.begin(batch)
+    closer = threading.Thread(target=store.close)
+    closer.start()
+    store.finish(batch)
+    closer.join(DEADLINE_SECONDS)
+    again = RocksStore(tmp_path / "store")
+    assert again.get([b"key"]) == [b"value"]
+    again.close()
+
+
+def test_a_first_half_that_fails_fences_the_store(store: RocksStore) -> None:
+    def write(writes: object, options: object) -> None:
+        raise OSError("the log cannot be written")
+
+    store._db.write = write
+    with pytest.raises(StoreError, match="the log cannot be written"):
+        store.begin(one_row(b"key", b"value"))
+    with pytest.raises(StoreFenced):
+        store.begin(one_row(b"key", b"value"))
+    with pytest.raises(StoreFenced):
+        store.get([b"key"])
+
+
 def test_a_commit_waits_for_rocksdb_without_holding_anybody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,12 +221,18 @@ def test_a_commit_waits_for_rocksdb_without_holding_anybody_up(
     store = RocksStore(tmp_path / "store")
     end = time.monotonic() + DEADLINE_SECONDS
     rows = 0
-    while not waits and time.monotonic() < end:
+    refused = False
+    while not (waits and refused) and time.monotonic() < end:
         batch = Batch()
         for _ in range(100):
             batch.put(b"%08d" % rows, b"v" * 1100)
             rows += 1
-        store.commit(batch)
+        if store.begin(batch):
+            store.finish(batch)
+        else:
+            refused = True
+            store.commit(batch)
     assert waits
+    assert refused
     assert len(store.scan(b"0", b":", rows + 1)) == rows
     store.close()

@@ -211,6 +211,84 @@ def test_a_hung_store_is_closed_when_it_comes_back() -> None:
         kit.store.inner.get([b"a"])
 
 
+class HalvedStore(MemoryStore):
+    """A store whose commits have two halves; the second waits until it is let go."""
+
+    def __init__(self) -> None:
+        super().__init__("memory:halved")
+        self.begun_by: list[str] = []
+        self.finished_by: list[str] = []
+        self.refuses = False
+        self.failure: StoreError | None = None
+        self.let_go = threading.Event()
+        self.let_go.set()
+
+    def begin(self, batch: Batch) -> bool:
+        if self.failure is not None:
+            raise self.failure
+        if not self.refuses:
+            self.begun_by.append(threading.current_thread().name)
+        return not self.refuses
+
+    def finish(self, batch: Batch) -> None:
+        assert self.let_go.wait(30)
+        self.finished_by.append(threading.current_thread().name)
+        self.commit(batch)
+
+
+@pytest.fixture
+def halved() -> Iterator[Kit]:
+    kit = Kit()
+    kit.end()
+    kit.store = HalvedStore()  # type: ignore[assignment]
+    kit.driver = ThreadDriver(kit.store, kit.loop, commit_seconds=6)
+    yield kit
+    closed: list[StoreError | None] = []
+    kit.driver.close(closed.append)
+    kit.loop.run_until(lambda: bool(closed))
+
+
+def test_a_commit_with_two_halves_begins_at_once_and_ends_on_the_thread(halved: Kit) -> None:
+    halved.commit(b"a")
+    assert halved.store.begun_by == [threading.current_thread().name]  # type: ignore[attr-defined]
+    halved.wait_heard(1)
+    assert halved.heard == [None]
+    assert halved.store.finished_by == ["store memory:halved"]  # type: ignore[attr-defined]
+    assert halved.store.get([b"a"]) == [b"v"]
+
+
+def test_a_commit_that_cannot_begin_at_once_is_the_thread_s(halved: Kit) -> None:
+    halved.store.refuses = True  # type: ignore[attr-defined]
+    halved.commit(b"a")
+    halved.wait_heard(1)
+    assert halved.heard == [None]
+    assert halved.store.finished_by == []  # type: ignore[attr-defined]
+    assert halved.store.get([b"a"]) == [b"v"]
+
+
+def test_a_first_half_that_fails_is_answered_later_with_its_error(halved: Kit) -> None:
+    halved.store.failure = StoreFenced("fenced")  # type: ignore[attr-defined]
+    halved.commit(b"a")
+    assert halved.heard == []
+    halved.wait_heard(1)
+    assert halved.heard == [halved.store.failure]  # type: ignore[attr-defined]
+    assert halved.driver.last_error is halved.heard[0]
+
+
+def test_what_was_begun_is_ended_however_late(halved: Kit) -> None:
+    """Else whoever closes the store would wait for its second half for ever."""
+    store: Any = halved.store
+    store.let_go.clear()
+    halved.commit(b"a")
+    halved.commit(b"b")
+    halved.loop.advance(6)
+    assert len(halved.heard) == 2
+    assert all("no answer" in str(error) for error in halved.heard)
+    store.let_go.set()
+    halved.loop.run_until(lambda: halved.driver.late == 2)
+    assert len(store.finished_by) == 2
+
+
 def test_threads_end_with_the_driver() -> None:
     kit = Kit(reads_block=True, url="memory:ending")
     mine = [thread for thread in threading.enumerate() if thread.name == f"store {kit.store.url}"]
