@@ -21,7 +21,7 @@ from pathlib import Path
 from azure.servicebus.management import ServiceBusAdministrationClient
 
 import polybus
-from bench.idle import open_idle_connections
+from bench.idle import WARM, open_idle_connections
 from bench.rivals import LOADGEN, RabbitMQ, Reference, Unavailable, build_loadgen, cpu_seconds
 from bench.table import Table
 from polybus.testing.server import ServerProcess
@@ -121,6 +121,8 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=100_000, help="messages in each run (100,000)")
     parser.add_argument("--connections", type=int, default=5_000, help="idle connections (5,000)")
     arguments = parser.parse_args()
+    if arguments.connections <= WARM:
+        parser.error(f"--connections: more than {WARM} are needed, for so many are opened before memory is looked at")
     try:
         build_loadgen()
     except Unavailable as why:

@@ -35,6 +35,8 @@ from polybus.store.rocks import RocksStore
 BODY = b"b" * 1024
 RAW = build(BODY, message_id="m").raw
 IN_FLIGHT = 256
+SYNCED = 60_000
+"""Messages of one measure with synced stores: about a second, for the buffers to be full and flushed several times."""
 RECEIVED = 20_000
 """Messages that are received from a backlog after its store was opened again."""
 PASSED = 200_000
@@ -97,8 +99,9 @@ async def synced(folder: Path, stores: int, partitions: int, messages: int) -> f
         settler = Settler(bench, queue)
         settler.want(1 << 40)
         await settler.drive([Message(RAW) for _ in range(1024)], IN_FLIGHT)
+        rest = [Message(RAW) for _ in range(messages)]
         started = time.perf_counter()
-        await settler.drive([Message(RAW) for _ in range(messages)], IN_FLIGHT)
+        await settler.drive(rest, IN_FLIGHT)
         return messages / (time.perf_counter() - started)
 
 
@@ -241,11 +244,11 @@ def report(folder: Path, runs: int, messages: int) -> None:
         runs,
         {
             "cpu": lambda: asyncio.run(cpu_per_message(20_000)),
-            "bare 1": lambda: bare_store(fresh(), 1, 100),
-            "bus 1/1": lambda: asyncio.run(synced(fresh(), 1, 1, 20_000)),
-            "bus 1/16": lambda: asyncio.run(synced(fresh(), 1, 16, 20_000)),
-            "bare 4": lambda: bare_store(fresh(), 4, 100),
-            "bus 4/16": lambda: asyncio.run(synced(fresh(), 4, 16, 20_000)),
+            "bare 1": lambda: bare_store(fresh(), 1, SYNCED // IN_FLIGHT),
+            "bus 1/1": lambda: asyncio.run(synced(fresh(), 1, 1, SYNCED)),
+            "bus 1/16": lambda: asyncio.run(synced(fresh(), 1, 16, SYNCED)),
+            "bare 4": lambda: bare_store(fresh(), 4, SYNCED // IN_FLIGHT),
+            "bus 4/16": lambda: asyncio.run(synced(fresh(), 4, 16, SYNCED)),
             "rules 10": lambda: asyncio.run(rule_cost(10, 0)),
             "rules 10,000": lambda: asyncio.run(rule_cost(10_000, 0)),
             "sql 2,000": lambda: asyncio.run(rule_cost(0, 2_000)),

@@ -33,15 +33,20 @@ async def _one(port: int) -> RawClient:
     return client
 
 
+WARM = 100
+"""Connections before the first look: what they bring into memory is every server's, whatever comes after."""
+
+
 async def open_idle_connections(port: int, pid: int, count: int) -> float:
     """Kilobytes of the server's memory for each connection."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, count * 2 + 1000), hard))
-    warm = [await _one(port) for _ in range(100)]
+    warm = [await _one(port) for _ in range(WARM)]
     before = rss_kilobytes(pid)
     clients: list[RawClient] = []
-    for _ in range(len(warm), count, 100):
-        clients += await asyncio.gather(*(_one(port) for _ in range(100)))
+    while len(warm) + len(clients) < count:
+        more = min(WARM, count - len(warm) - len(clients))
+        clients += await asyncio.gather(*(_one(port) for _ in range(more)))
     grown = rss_kilobytes(pid) - before
     for client in warm + clients:
         await client.close()

@@ -1,7 +1,8 @@
 """When message locks end: a queue for each lock duration, for among equal durations the first locked ends first.
 
-Locks that were settled or renewed stay in their queue until they come to its head; a queue with too many of them is
-cleaned, so that one lock held for minutes does not keep the memory of all that came after it.
+Locks that were settled or renewed stay in their queue until they come to its head, where each new lock clears away
+what it finds; a queue with too many of them is cleaned, so that one lock held for minutes does not keep the memory of
+all that came after it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,11 @@ class LockEnds:
         queue = self._queues.get(lock_ms)
         if queue is None:
             queue = self._queues[lock_ms] = deque()
-        elif len(queue) > 2 * len(self._locks) + SLACK:
+        cleared = 0
+        while cleared < 2 and queue and self._live(queue[0][0], queue[0][1]) is None:
+            queue.popleft()
+            cleared += 1
+        if len(queue) > 2 * len(self._locks) + SLACK:
             self._clean(queue)
         queue.append((until_ms, number))
 
