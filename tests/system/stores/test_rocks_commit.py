@@ -13,7 +13,6 @@ import pytest
 
 from polybus import limits
 from polybus.errors import StoreError, StoreFenced, StoreFull
-from polybus.store import rocks
 from polybus.store.base import Batch
 from polybus.store.rocks import RocksStore
 
@@ -217,7 +216,7 @@ def test_a_commit_waits_for_rocksdb_without_holding_anybody_up(
         waits += 1
         really(seconds)
 
-    monkeypatch.setattr(rocks.time, "sleep", sleep)
+    monkeypatch.setattr("polybus.store.rocks.time.sleep", sleep)
     store = RocksStore(tmp_path / "store")
     end = time.monotonic() + DEADLINE_SECONDS
     rows = 0
