@@ -7,6 +7,7 @@ commit. So at every moment the counter says exactly which rows must be there, an
 from __future__ import annotations
 
 import hashlib
+import os
 import resource
 import signal
 import subprocess
@@ -42,7 +43,10 @@ def commit_batch(store: Store, n: int) -> None:
         if n > KEPT:
             batch.delete(row_key(n - KEPT, row))
     batch.put(COUNTER, n.to_bytes(8, "big"))
-    store.commit(batch)
+    if n % 2 and store.begin(batch):
+        store.finish(batch)
+    else:
+        store.commit(batch)
 
 
 def check(store: Store, acknowledged: int) -> None:
@@ -60,9 +64,15 @@ def check(store: Store, acknowledged: int) -> None:
 class Child:
     """The committing process. `read` waits for its next acknowledgement."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, environment: dict[str, str] | None = None) -> None:
         command = [sys.executable, __file__, url]
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command,
+            env={**os.environ, **(environment or {})},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self.acknowledged = 0
 
     def read(self, lines: int) -> None:

@@ -14,6 +14,7 @@ from polybus.store.rocks import RocksStore
 from polybus.testing.postgres import PostgresServer, postgres_server
 
 from .crash_child import Child, check, commit_batch, counter_of, moments
+from .unreliable_disk import UnreliableDisk, needs_compiler
 
 
 def test_rocksdb_survives_the_death_of_its_process(tmp_path: Path) -> None:
@@ -23,6 +24,24 @@ def test_rocksdb_survives_the_death_of_its_process(tmp_path: Path) -> None:
         child = Child(f"rocksdb:{path}")
         child.read(lines)
         child.kill()
+        assert child.acknowledged >= acknowledged + lines
+        store = RocksStore(path)
+        check(store, child.acknowledged)
+        acknowledged = counter_of(store)
+        store.close()
+
+
+@needs_compiler
+def test_rocksdb_survives_a_power_failure(tmp_path: Path) -> None:
+    """What the system had not yet been told to keep is gone, too."""
+    path, disk = tmp_path / "store", UnreliableDisk(tmp_path)
+    acknowledged = 0
+    for lines in moments(seed=4, cycles=8):
+        disk.keep(path)
+        child = Child(f"rocksdb:{path}", disk.environment())
+        child.read(lines)
+        child.kill()
+        disk.lose_unsynced(path)
         assert child.acknowledged >= acknowledged + lines
         store = RocksStore(path)
         check(store, child.acknowledged)
