@@ -54,9 +54,12 @@ class ReceivingLink(SettlingLink):
     def _count_receiver(self, change: int) -> None:
         place = self.place
         assert place is not None, "messages are received from a place"
+        now_ms = self.endpoint.clock.now().wall_ms  # an entity is idle from when its last receiver has gone
         place.entity.receivers += change
+        place.entity.accessed_ms = now_ms
         if place.subscription is not None:
             place.subscription.receivers += change
+            place.subscription.accessed_ms = now_ms
 
     def check_place(self, place: Place) -> None:
         place.entity.check_receivable(place.address)

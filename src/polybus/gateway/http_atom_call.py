@@ -141,7 +141,7 @@ def subscription_info(entity: Entity, subscription: Subscription) -> RuntimeInfo
         dead_letter_count=counts.dead_letter,
         transfer_count=counts.transfer,
         transfer_dead_letter_count=counts.transfer_dead_letter,
-        accessed_at_ms=subscription.accessed_ms or None,
+        accessed_at_ms=subscription.last_accessed_ms() or None,
         availability=entity.availability,
     )
 

@@ -84,6 +84,9 @@ class Subscription:
         self.receivers = 0
         self.deleted = False
 
+    def last_accessed_ms(self) -> int:
+        return max(self.accessed_ms, self.settings.accessed_ms)
+
 
 class Entity:
     """A queue or a topic."""
@@ -111,6 +114,8 @@ class Entity:
         self.receivers = 0
         """Receiving links that are open: an entity with one is not idle."""
         self.accessed_ms = 0
+        self._opened_ms = clock.now().wall_ms
+        """When this process came to know the entity: when it was last used before is not written down."""
         self.throttled = False
         """Sends are refused as busy: a fault that users can switch on."""
         self._clock = clock
@@ -269,12 +274,14 @@ class Entity:
                 counts.size_bytes += broker.size
         return counts
 
-    def idle_since_ms(self) -> int:
-        return max(self.last_accessed_ms(), self.description.created_at_ms, self.description.updated_at_ms)
+    def idle_since_ms(self, subscription: Subscription | None = None) -> int:
+        """Since when nobody has used the entity, or one of its subscriptions."""
+        used = self if subscription is None else subscription
+        return max(used.last_accessed_ms(), used.description.updated_at_ms, self._opened_ms)
 
     def last_accessed_ms(self) -> int:
-        brokers = [partition.broker for partition in self.partitions]
-        return max([self.accessed_ms, *(broker.accessed_ms for broker in brokers if broker is not None)])
+        subscriptions = [subscription.last_accessed_ms() for subscription in self.subscriptions.values()]
+        return max([self.accessed_ms, self.settings.own.accessed_ms, *subscriptions])
 
 
 def finite(ms: int) -> int:

@@ -123,7 +123,7 @@ class Namespace:
                 continue
             for subscription in list(entity.subscriptions.values()):
                 described = subscription.description
-                since_ms = max(subscription.accessed_ms, described.updated_at_ms)
+                since_ms = entity.idle_since_ms(subscription)
                 if described.auto_delete_on_idle_ms + since_ms <= now_ms and not subscription.receivers:
                     work = self.management.delete_subscription(entity.name, described.name)
                     spawn(work).then(lambda promise: _tolerate(promise.result))

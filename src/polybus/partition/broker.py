@@ -96,7 +96,6 @@ class Broker:
         # When something must happen by itself.
         self.schedule = Timetable()
         self.expiry = Timetable()
-        self.accessed_ms = 0
         self.scheduled_removed = Unsynced()
         self.inbox: dict[tuple[int, int], int] = {}
         """Source to the last number taken over from it."""

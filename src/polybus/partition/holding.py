@@ -38,7 +38,7 @@ def accept(broker: Broker, log: Log, session_id: str, now: Now, holder: object) 
         )
     lock_ms = log.settings.lock_ms
     session = sessions.hold(session_id, holder, now.mono_ms + lock_ms, now.wall_ms + lock_ms)
-    broker.accessed_ms = now.wall_ms
+    log.settings.accessed_ms = now.wall_ms
     try:
         while session.first(now.wall_ms) is None and session.wants_page():
             yield from load_page(broker, log, session)
@@ -147,7 +147,7 @@ def take(broker: Broker, session: Session, now: Now, lock: bool) -> Entry | None
         return None
     entry = session.pop_ready(now.wall_ms)
     assert entry is not None, "the session has a next message"
-    broker.accessed_ms = now.wall_ms
+    entry.log.settings.accessed_ms = now.wall_ms
     if not lock:
         broker.wall(now)
         note(broker, entry, events.COMPLETED)
@@ -220,7 +220,7 @@ def set_state(
     states = book(log).states
     states.values[session.id] = value
     states.changed(batch, session.id)
-    broker.accessed_ms = now.wall_ms
+    log.settings.accessed_ms = now.wall_ms
     batch.replies.append((reply, context, None))
 
 

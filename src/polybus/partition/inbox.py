@@ -35,7 +35,7 @@ def take_over(
     sending.check_size(broker, sum(message.size for message in messages))
     sending.check_known(broker, messages, rows)
     wall_ms = broker.wall(now)
-    broker.accessed_ms = wall_ms
+    broker.settings.own.accessed_ms = wall_ms
     for transfer in fresh:
         _take_one(broker, transfer, wall_ms, rows)
         transfers.note_seen(broker, source, transfer.number)

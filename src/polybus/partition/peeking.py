@@ -48,7 +48,7 @@ def peek(
     broker: Broker, log: Log, now: Now, from_number: int, count: int, max_bytes: int, session: str | None
 ) -> Steps[list[Peeked]]:
     """Messages from a number on, in all states, in order of their numbers; at least one where there is one."""
-    broker.accessed_ms = now.wall_ms
+    log.settings.accessed_ms = now.wall_ms
     count, max_bytes = max(count, 1), max(max_bytes, 1)
     while True:
         found = _Found()

@@ -32,7 +32,7 @@ def take(broker: Broker, log: Log, now: Now, holder: object | None) -> Entry | N
     entry = log.pop_ready(now.wall_ms)
     if entry is not None:
         broker.lock(entry, now, holder)
-        broker.accessed_ms = now.wall_ms
+        log.settings.accessed_ms = now.wall_ms
     return entry
 
 
@@ -46,7 +46,7 @@ def take_away(broker: Broker, log: Log, now: Now) -> Entry | None:
 
 def _remove_taken(broker: Broker, entry: Entry, now: Now) -> None:
     broker.wall(now)
-    broker.accessed_ms = now.wall_ms
+    entry.log.settings.accessed_ms = now.wall_ms
     note(broker, entry, events.COMPLETED)
     remove(broker, entry)
 
@@ -144,7 +144,7 @@ def lock_deferred(
             broker.lock(entry, now, holder)
         else:
             _remove_taken(broker, entry, now)
-    broker.accessed_ms = now.wall_ms
+    log.settings.accessed_ms = now.wall_ms
     return entries
 
 

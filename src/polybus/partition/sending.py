@@ -83,7 +83,7 @@ def send(
     check(broker, messages)
     check_known(broker, messages, rows)
     wall_ms = broker.wall(now)
-    broker.accessed_ms = wall_ms
+    broker.settings.own.accessed_ms = wall_ms
     keys: list[bytes] = []
     numbers: list[int] = []
     for message in messages:

@@ -49,6 +49,8 @@ class LogSettings:
         self.forward_to: str | None = None
         self.forward_dead_letters_to: str | None = None
         self.totals = Totals()
+        self.accessed_ms = 0
+        """When somebody last sent here, received, or looked at messages."""
 
 
 class EntitySettings:

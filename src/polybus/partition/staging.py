@@ -39,7 +39,7 @@ def stage(
         raise ArgumentError("A stage's id has 16 bytes.")
     sending.check(broker, messages)
     wall_ms = broker.wall(now)
-    broker.accessed_ms = wall_ms
+    broker.settings.own.accessed_ms = wall_ms
     batch = broker.out()
     prefix = broker.prefix + records.STAGED + stage_id
     size = 0

@@ -116,6 +116,7 @@ def commit(
     messages = work.sends + [message for _, message in work.transfers]
     sending.check_size(broker, sum(message.size for message in messages))
     wall_ms = broker.wall(now)
+    broker.settings.own.accessed_ms = wall_ms
     for settlement in work.settlements:
         settlement.entry.transaction = None
         _settle(broker, settlement, now)

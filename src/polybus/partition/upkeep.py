@@ -121,7 +121,7 @@ def cancel(broker: Broker, now: Now, numbers: list[int], reply: Reply, context: 
     finally:
         broker.scheduled_removed.read_ends(ticket)
     broker.wall(now)
-    broker.accessed_ms = now.wall_ms
+    broker.settings.own.accessed_ms = now.wall_ms
     for number, stored in zip(wanted, found, strict=True):
         remove_scheduled(broker, stored.expires_ms, number, stored.size)
     broker.out().replies.append((reply, context, None))

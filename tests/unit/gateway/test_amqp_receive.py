@@ -9,6 +9,7 @@ from polybus.amqp.frames import frame
 from polybus.amqp.outcomes import ACCEPTED, RELEASED, Modified, Rejected
 from polybus.amqp.types import AmqpArray
 from polybus.errors import StoreError
+from polybus.namespace.description import SubscriptionDescription
 from tests.unit.gateway.amqp_kit import Client, SimBus, gather, text
 
 
@@ -410,3 +411,23 @@ def test_outgoing_traffic_is_counted(sim: SimBus) -> None:
     stats = sim.gateway.stats.entity("ns", "q")
     assert stats.outgoing_messages == 2
     assert stats.outgoing_bytes > 0
+
+
+def test_an_entity_is_idle_from_when_its_last_receiver_has_gone(sim: SimBus) -> None:
+    sim.topic("t")
+    described = SubscriptionDescription(topic="t", name="s", auto_delete_on_idle_ms=600_000)
+    sim.wait(sim.namespace.management.create_subscription(described))
+    client = sim.client()
+    client.receiver("t/Subscriptions/s", 1)
+    for _ in range(3):
+        sim.clock.advance(500_000)
+        sim.bus.delete_idle()
+    client.close()
+    sim.clock.advance(500_000)
+    sim.bus.delete_idle()
+    sim.loop.run_for(0)
+    assert "s" in sim.namespace.entity("t").subscriptions
+    sim.clock.advance(100_000)
+    sim.bus.delete_idle()
+    sim.loop.run_for(0)
+    assert not sim.namespace.entity("t").subscriptions
