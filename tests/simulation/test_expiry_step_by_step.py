@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from polybus.errors import MessageNotFound
+from polybus.errors import MessageNotFound, PolybusError
+from polybus.message.message import build
 from polybus.namespace import operations
 from polybus.namespace.promise import Promise
 from polybus.partition import settling
@@ -28,3 +29,22 @@ def test_a_message_that_expired_under_its_lock_and_was_then_deferred_is_not_rece
     small.answer(done)
     small.run(60)
     assert entity.counts().total == 0
+
+
+def test_steady_sends_do_not_put_off_what_is_due() -> None:
+    """Every commit asks whether the timer rings soon enough; one that was late already was set anew each time."""
+    small = SmallWorld(1)
+    small.set_faults(0, commit_ms=(0.2, 0.2), read_ms=(0.0, 0.0))
+    entity = small.queue("q")
+    entity.settings.bounds.sweep_rows = 2
+    small.sent("q", *("old" for _ in range(10)), ttl_ms=500)
+    sending = True
+
+    def send_on(context: object, result: object, error: PolybusError | None) -> None:
+        if sending:
+            small.namespace.send(entity, [build(b"new")], send_on, None)
+
+    send_on(None, None, None)
+    small.run(1)
+    sending = False
+    assert entity.settings.own.totals.expired == 10

@@ -201,7 +201,8 @@ class PartitionHost:
         self._disarm()
         now = self._clock.now()
         self._armed_mono_ms = now.mono_ms + wait_ms
-        self._armed_wall_ms = now.wall_ms + wait_ms
+        # One that is to ring at once is never set anew, or steady commits would put it off for ever.
+        self._armed_wall_ms = now.wall_ms + wait_ms if wait_ms else 0
         self._timer = self._loop.call_later(max(wait_ms, 1) / 1000, self.tick)
 
     def _disarm(self) -> None:
