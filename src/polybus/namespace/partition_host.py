@@ -137,7 +137,7 @@ class PartitionHost:
         """A batch that this partition wrote to is synced: something may be due, or have to be moved on."""
         del batch
         broker = self.broker
-        if broker is not None and (broker.due_ms < self._armed_wall_ms or broker.expiry_due_ms < self._armed_wall_ms):
+        if broker is not None and upkeep.first_due_ms(broker) < self._armed_wall_ms:
             self.arm()
 
     # Sends

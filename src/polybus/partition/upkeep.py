@@ -32,14 +32,21 @@ def next_due(broker: Broker, now: Now) -> int:
     for log in broker.session_logs.values():
         first_ms = min(first_ms, holding.book(log).soonest_ms)
     wait = NOT_DUE if first_ms >= NOT_DUE else first_ms - now.mono_ms
+    wait = min(wait, first_due_ms(broker) - now.wall_ms)
+    return NOT_DUE if wait >= NOT_DUE // 2 else max(wait, 0)
+
+
+def first_due_ms(broker: Broker) -> int:
+    """When the wall clock makes something due, beside what is being worked on; NOT_DUE where it never does."""
+    first_ms = NOT_DUE
     if not broker.schedule.walking:
-        wait = min(wait, broker.schedule.due_ms - now.wall_ms)
+        first_ms = broker.schedule.due_ms
     if not broker.expiry.walking:
-        wait = min(wait, broker.expiry.due_ms - now.wall_ms)
+        first_ms = min(first_ms, broker.expiry.due_ms)
     window_ms = broker.settings.duplicate_window_ms
     if window_ms and not broker.duplicates.pruning:
-        wait = min(wait, broker.duplicates.prune_due_ms(window_ms) - now.wall_ms)
-    return NOT_DUE if wait >= NOT_DUE // 2 else max(wait, 0)
+        first_ms = min(first_ms, broker.duplicates.prune_due_ms(window_ms))
+    return first_ms
 
 
 def expire_locks(broker: Broker, now: Now) -> list[Session]:
