@@ -118,5 +118,5 @@ class DuplicateHistory:
         if self._newest_ms < 0:
             return NOT_DUE
         if self.at:
-            return 0
+            return self.oldest_ms + window_ms + 1
         return self.oldest_ms + window_ms + window_ms // 8

@@ -144,3 +144,18 @@ def test_scheduled_messages_and_topics_are_watched_too() -> None:
     assert solo.send(message_id="a") == 0
     solo.move(1000)
     assert len(solo.take_all(main(1))) == 1
+
+
+def test_a_window_that_grows_in_the_middle_of_pruning_is_waited_for() -> None:
+    solo = watchful()
+    solo.settings.bounds.sweep_rows = 2
+    solo.run(upkeep.prune_duplicates(solo.broker, solo.now))
+    solo.send_all([build(b"", message_id=str(number)) for number in range(5)])
+    solo.pass_time(2 * WINDOW_MS)
+    assert solo.run(upkeep.prune_duplicates(solo.broker, solo.now))
+    solo.commit()
+    solo.settings.duplicate_window_ms = 4 * WINDOW_MS
+    assert not solo.run(upkeep.prune_duplicates(solo.broker, solo.now))
+    assert upkeep.next_due(solo.broker, solo.now) == WINDOW_MS + 1
+    solo.move(3 * WINDOW_MS)
+    assert "U" not in solo.tables()
