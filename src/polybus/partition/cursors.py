@@ -130,7 +130,7 @@ def read_records(
     found = Records(last)
     if first > last:
         return found
-    ticket = log.trimmed.read_begins()
+    tickets = log.trimmed.read_begins(), log.removed.read_begins()
     try:
         if not start:
             start = records.number_key(log.active_prefix, (yield from rank_at(broker, log, first)))
@@ -138,7 +138,8 @@ def read_records(
         limit = min(limit, last - first + 1)
         yield from _read_records(broker, log, start, last, limit, max_bytes, found)
     finally:
-        log.trimmed.read_ends(ticket)
+        log.trimmed.read_ends(tickets[0])
+        log.removed.read_ends(tickets[1])
     return found
 
 
@@ -224,9 +225,10 @@ def _with_bodies(broker: Broker, log: Log, found: Records) -> Steps[None]:
     marks: list[int] = []
     for (position, body), value, settled in zip(places, found.values, found.settled, strict=True):
         if body and body not in raws:
-            if position > log.floor:
+            rank = log.rank_of(Stored(value).sequence, position)
+            if rank not in log.removed and rank not in log.trimmed:
                 raise StoreCorrupt(f"body {body} is missing though a message refers to it")
-            continue  # settled since its row was read, and no cursor keeps it
+            continue  # settled since its row was read, and no cursor kept it then
         values.append(records.with_body(value, raws[body]) if body else value)
         marks.append(settled)
     found.values, found.settled = values, bytes(marks)

@@ -357,3 +357,16 @@ def test_a_deferred_message_that_leaves_memory_as_the_read_ends_is_still_whole()
         solo.commit()
         assert solo.log().deferred == (0 if verb == "move" else 1)
         assert len(solo.broker.bodies.memory) == (1 if verb == "take" else 0)
+
+
+def test_a_body_that_went_while_a_range_is_read_is_no_damage_though_a_cursor_has_begun() -> None:
+    """What begins to be kept now was let go of before."""
+    solo = queue()
+    for _ in range(2):
+        solo.send(LARGE)
+    reading = solo.begin(cursors.read_range(solo.broker, solo.log(), 1, 2, 10, 1 << 20))
+    reading.step()  # the place of the first position is known; what is captured now are the rows
+    solo.complete(solo.get())
+    solo.log().floor = 0
+    rows, complete_to = reading.finish()
+    assert ([row.stored.position for row in rows], complete_to) == ([2], 2)
