@@ -181,6 +181,8 @@ class Bus:
 
     def clock_moved(self) -> None:
         """The clock was moved by hand: whatever has become due happens now."""
+        for namespace in self.namespaces.values():
+            namespace.transactions.clock_moved()
         for entity in self.entities.values():
             for partition in entity.partitions:
                 partition.tick()

@@ -53,6 +53,7 @@ class Transaction:
         self.entity: Entity | None = None
         self.partition: PartitionHost | None = None
         self.done = False
+        self.until_ms = clock.now().mono_ms + TRANSACTION_MS
         self.timer: Handle | None = None
         self._clock = clock
         self._rules = rules
@@ -237,6 +238,12 @@ class Transactions:
             transaction.roll_back()
         else:
             await transaction.commit()
+
+    def clock_moved(self) -> None:
+        """The clock was moved by hand: what it has made too old ends now, and not when its timer rings."""
+        now_ms = self._clock.now().mono_ms
+        for transaction in [each for each in self._open.values() if each.until_ms <= now_ms]:
+            self._timed_out(transaction)
 
     def _timed_out(self, transaction: Transaction) -> None:
         self._open.pop(transaction.id, None)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from polybus.errors import InvalidOperation, PartitionUnavailable
+from polybus.errors import InvalidOperation, PartitionUnavailable, TransactionUnknown
+from polybus.limits import TRANSACTION_MS
 from polybus.namespace.rule_description import CorrelationFilterDescription, RuleDescription
 from polybus.testing.sim_store import Fault
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
@@ -126,6 +127,22 @@ def test_d5_a_rollback_leaves_nothing_and_gives_the_message_back(core: CoreBus) 
     transaction.settle(core.namespace.entity("q"), delivery, "complete")
     core.join(transaction, "q", "never", partition_key="k")
     core.roll_back(transaction)
+    core.complete(delivery)
+    assert core.bodies("q") == []
+
+
+def test_d5_a_clock_that_is_moved_ends_a_transaction_that_is_too_old(core: CoreBus) -> None:
+    core.queue("q", lock_duration_ms=300_000)
+    core.sent("q", "in")
+    (delivery,) = core.take("q")
+    transaction = core.transaction()
+    core.join(transaction, "q", "never")
+    transaction.settle(core.namespace.entity("q"), delivery, "complete")
+    core.world.advance(TRANSACTION_MS - 1)
+    assert not transaction.done
+    core.world.advance(1)
+    with pytest.raises(TransactionUnknown):
+        core.commit(transaction)
     core.complete(delivery)
     assert core.bodies("q") == []
 
