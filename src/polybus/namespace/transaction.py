@@ -17,6 +17,7 @@ from polybus.namespace.entity import Entity
 from polybus.namespace.partition_host import PartitionHost, read_rows
 from polybus.namespace.promise import Handle, Loop, Promise
 from polybus.namespace.routing import key_of, partition_for
+from polybus.namespace.sender import check_open
 from polybus.namespace.source import Delivery
 from polybus.namespace.transaction_rules import RuleChange, TransactionRules, plan
 from polybus.partition import sending, transactions
@@ -190,6 +191,8 @@ class Transaction:
         partition = self.partition
         assert partition is not None, "the partition is known with the entity"
         self.work.owed = owed
+        if self.work.sends or self.work.transfers:
+            check_open(partition)
         keys = sending.rows_needed(partition.require(), self.work.sends)
         rows = await partition.run(read_rows(keys)) if keys else None
         done: Promise[None] = Promise()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from polybus.errors import InvalidOperation, PartitionUnavailable, TransactionUnknown
+from polybus.errors import InvalidOperation, PartitionUnavailable, QuotaExceeded, TransactionUnknown
 from polybus.limits import TRANSACTION_MS
 from polybus.namespace.rule_description import CorrelationFilterDescription, RuleDescription
 from polybus.testing.sim_store import Fault
@@ -129,6 +129,26 @@ def test_d5_a_rollback_leaves_nothing_and_gives_the_message_back(core: CoreBus) 
     core.roll_back(transaction)
     core.complete(delivery)
     assert core.bodies("q") == []
+
+
+@pytest.mark.parametrize("destination", ["q", "other"])
+def test_d5_nothing_is_sent_in_a_transaction_to_a_store_that_is_almost_full(core: CoreBus, destination: str) -> None:
+    """What it would have settled stays; settling alone goes on (reliability.md D8)."""
+    entity = core.queue("q")
+    core.queue("other")
+    core.sent("q", "in")
+    (delivery,) = core.take("q")
+    entity.partitions[0].store.full = True
+    transaction = core.transaction()
+    transaction.settle(entity, delivery, "complete")
+    core.join(transaction, destination, "never")
+    with pytest.raises(QuotaExceeded):
+        core.commit(transaction)
+    assert core.bodies("q") == ["in"]
+    again = core.transaction()
+    again.settle(entity, delivery, "complete")
+    core.commit(again)
+    assert (core.bodies("q"), core.bodies("other")) == ([], [])
 
 
 def test_d5_a_clock_that_is_moved_ends_a_transaction_that_is_too_old(core: CoreBus) -> None:
