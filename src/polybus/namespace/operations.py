@@ -49,10 +49,10 @@ async def peek(
             if not peeked:
                 break
             for item in peeked:
-                if found and item.message.size > max_bytes:
+                if found and item.size > max_bytes:
                     return found
                 found.append(item)
-                max_bytes -= item.message.size
+                max_bytes -= item.size
             first = peeked[-1].marks.sequence + 1
     return found
 

@@ -20,12 +20,18 @@ GET_ROWS: Final = 64
 """Messages that are read at once by key: bounded, since their sizes are not known before."""
 
 
+MARKS_BYTES: Final = 256
+"""The most that the broker's header and annotations add to a message in a reply, and the reply's own frame for it."""
+
+
 class Peeked:
     """A message that was looked at: nothing about it changed."""
 
-    def __init__(self, message: Message, marks: Marks) -> None:
+    def __init__(self, message: Message, marks: Marks, size: int) -> None:
         self.message = message
         self.marks = marks
+        self.size = size
+        """The most that it takes in a reply."""
 
 
 class _Found:
@@ -122,7 +128,7 @@ def _peeked(
             break
         if state != STATE_SCHEDULED and stored.expires_ms and stored.expires_ms <= now.wall_ms:
             continue
-        size += stored.size
+        size += _reply_bytes(stored)
         if result and size > max_bytes:
             break
         raw = yield from _raw(broker, stored)
@@ -131,6 +137,10 @@ def _peeked(
             if session is None or _session_of(peeked) == session:
                 result.append(peeked)
     return result
+
+
+def _reply_bytes(stored: Stored) -> int:
+    return stored.size + len(stored.overlay) + MARKS_BYTES
 
 
 def _raw(broker: Broker, stored: Stored) -> Steps[bytes | None]:
@@ -145,7 +155,7 @@ def _shown(stored: Stored, message: Message, state: int) -> Peeked:
     overlay = overlay_from_bytes(stored.overlay) if stored.overlay else None
     count = stored.delivery_count
     marks = Marks(stored.sequence, stored.enqueued_ms, stored.original, count, state, 0, overlay)
-    return Peeked(message, marks)
+    return Peeked(message, marks, _reply_bytes(stored))
 
 
 def _session_of(peeked: Peeked) -> object:

@@ -78,10 +78,10 @@ class CoreBus(SmallWorld):
         settling.defer(broker, delivery.log, delivery.lock, self.now(), None, done.reply, None)
         self.answer(done)
 
-    def dead_letter(self, delivery: Delivery) -> None:
+    def dead_letter(self, delivery: Delivery, description: str = "so") -> None:
         done: Promise[None] = Promise()
-        broker = delivery.partition.require()
-        settling.dead_letter(broker, delivery.log, delivery.lock, self.now(), "why", "so", None, done.reply, None)
+        broker, log, lock = delivery.partition.require(), delivery.log, delivery.lock
+        settling.dead_letter(broker, log, lock, self.now(), "why", description, None, done.reply, None)
         self.answer(done)
 
     def deferred(self, path: str, numbers: list[int]) -> list[Delivery]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from polybus.limits import PEEK_REPLY_BYTES
+from polybus.message.rendering import render
 from polybus.namespace import operations
 from polybus.namespace.names import parse_address
 from polybus.namespace.source import give_back
@@ -124,6 +125,22 @@ def test_c5_a_reply_is_no_larger_than_256_kilobytes(core: CoreBus) -> None:
     page = core.do(operations.peek(core.namespace, entity, entity.log_id(address), 1, 20))
     assert 0 < sum(peeked.message.size for peeked in page) <= PEEK_REPLY_BYTES
     assert len(page) < 20
+
+
+@pytest.mark.parametrize("place", ["q", "q/$DeadLetterQueue"])
+def test_c5_what_the_broker_adds_counts_in_a_reply_as_well(core: CoreBus, place: str) -> None:
+    """Many small messages, or dead letters with a long story, are more in the reply than what was sent."""
+    entity = core.queue("q")
+    for _ in range(40):
+        core.sent("q", *("." for _ in range(50)))
+    if place != "q":
+        for delivery in core.take("q", 30):
+            core.dead_letter(delivery, "x" * 20_000)
+    address = parse_address(place)
+    page = core.do(operations.peek(core.namespace, entity, entity.log_id(address), 1, 2_000))
+    reply = sum(len(part) for peeked in page for part in render(peeked.message, peeked.marks))
+    assert PEEK_REPLY_BYTES / 2 < reply <= PEEK_REPLY_BYTES
+    assert len(core.peeked(place, 2_000)) == (2_000 if place == "q" else 30)
 
 
 def test_c7_what_is_in_memory_is_received_without_the_stores(core: CoreBus) -> None:

@@ -125,7 +125,7 @@ def test_many_dead_letters_are_read_through_their_index_in_parts() -> None:
         solo.dead_letter(entry, commit=False)
     solo.commit()
     assert [peeked.marks.sequence for peeked in solo.peek(count=150, log_id=1)] == list(range(1, 151))
-    assert [peeked.marks.sequence for peeked in solo.peek(100, 100, 1000, log_id=1)] == [100, 101, 102]
+    assert [peeked.marks.sequence for peeked in solo.peek(100, 100, 2000, log_id=1)] == [100, 101, 102]
 
 
 def test_what_is_being_deferred_is_shown_until_the_commit_and_after() -> None:
