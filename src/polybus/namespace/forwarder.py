@@ -16,7 +16,7 @@ from polybus.namespace.entity import Entity
 from polybus.namespace.partition_host import PartitionHost, read_rows
 from polybus.namespace.promise import Loop, Promise, pause, spawn
 from polybus.namespace.sender import check_open
-from polybus.partition import inbox, sending, transfers
+from polybus.partition import inbox, transfers
 from polybus.partition.broker import Broker
 from polybus.partition.output import Output
 from polybus.partition.transfers import Transfer
@@ -135,7 +135,7 @@ class Forwarder:
                 error.description
             ) from error  # a full disk is waited for like one that is gone
         broker = target.require()
-        keys = sending.rows_needed(broker, [transfer.message for transfer in moving])
+        keys = inbox.rows_needed(broker, moving)
         rows = await target.run(read_rows(keys)) if keys else None
         done: Promise[None] = Promise()
         inbox.take_over(target.require(), self._clock.now(), source, moving, rows, done.reply, None)

@@ -15,7 +15,7 @@ from polybus.namespace.forwarder import Forwarder
 from polybus.namespace.management import Management
 from polybus.namespace.names import Address, fold
 from polybus.namespace.promise import spawn
-from polybus.namespace.routing import key_of, partition_for
+from polybus.namespace.routing import partition_for
 from polybus.namespace.sender import Sender
 from polybus.namespace.source import Delivery
 from polybus.namespace.tiers import Tier
@@ -23,6 +23,7 @@ from polybus.namespace.timespan import INFINITE_MS
 from polybus.namespace.transaction import Transactions
 from polybus.namespace.transaction_rules import TransactionRules
 from polybus.partition.broker import Broker, read_token
+from polybus.partition.entry import Entry
 from polybus.partition.output import Reply
 
 if TYPE_CHECKING:
@@ -76,12 +77,16 @@ class Namespace:
 
     # Forwarding: the brokers' router
 
-    def route(self, destination: str, message: Message, session_id: str | None) -> tuple[int, int]:
+    def route(self, destination: str, entry: Entry) -> tuple[int, int]:
         """The partition that takes a forwarded message: by the destination's own rules (E2)."""
         entity = self.entity(destination)
         if not entity.partitioned:
             return entity.id, 0
-        key = session_id if session_id is not None else key_of(message, entity.detects_duplicates)
+        key = entry.session_id()
+        if key is None:
+            key = entry.loaded().partition_key
+        if key is None and entity.detects_duplicates:
+            key = entry.message_id()
         if key is not None:
             return entity.id, partition_for(key, len(entity.partitions))
         for _ in entity.partitions:

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from polybus.clock import Now
 from polybus.errors import EntityNotFound, MessageLockLost, SessionLockLost
-from polybus.message.message import Message
 from polybus.partition import records
 from polybus.partition.bodies import Bodies
 from polybus.partition.duplicates import DuplicateHistory
@@ -44,7 +43,7 @@ _OPEN_ROWS: Final = 1_000
 class Router(Protocol):
     """Chooses the partition that a message goes to at another entity; the namespace knows them all."""
 
-    def route(self, destination: str, message: Message, session_id: str | None) -> tuple[int, int]:
+    def route(self, destination: str, entry: Entry) -> tuple[int, int]:
         """(entity id, partition index); raises BusError where the destination cannot take it for good."""
 
     def outbox_grew(self, broker: Broker) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from polybus.message.message import GROUP_ID, Message
+from polybus.message.message import GROUP_ID, MESSAGE_ID, Message
 from polybus.message.overlay import Overlay, overlay_from_bytes
 from polybus.message.rendering import STATE_ACTIVE, STATE_DEFERRED, Marks
 from polybus.partition.records import Stored
@@ -80,11 +80,10 @@ class Entry:
         return self.message
 
     def session_id(self) -> str | None:
-        overlay = self.overlay
-        if overlay is not None and GROUP_ID in overlay.fields:
-            changed = overlay.fields[GROUP_ID]
-            return changed if isinstance(changed, str) else None
-        return self.loaded().session_id
+        return laid_over(self.overlay, GROUP_ID, self.loaded().session_id)
+
+    def message_id(self) -> str | None:
+        return laid_over(self.overlay, MESSAGE_ID, self.loaded().message_id)
 
     def own_overlay(self) -> Overlay:
         """The overlay, made when there is none; copied first, for copies of one message may share it."""
@@ -102,6 +101,14 @@ class Entry:
             self.overlay,
             lock_token,
         )
+
+
+def laid_over(overlay: Overlay | None, field: int, sent: str | None) -> str | None:
+    """A text of the properties section: as it was changed since, else as its sender wrote it."""
+    if overlay is None or field not in overlay.fields:
+        return sent
+    changed = overlay.fields[field]
+    return changed if isinstance(changed, str) else None
 
 
 def entry_from(log: Log, stored: Stored, deferred: bool) -> Entry:

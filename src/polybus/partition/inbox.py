@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from polybus.clock import Now
 from polybus.errors import EntityNotFound
-from polybus.message.message import GROUP_ID, Message
+from polybus.message.message import GROUP_ID
 from polybus.message.overlay import Overlay
 from polybus.partition import sending, transfers
 from polybus.partition.broker import Broker
-from polybus.partition.entry import Entry
+from polybus.partition.entry import Entry, laid_over
 from polybus.partition.log import KINDS, MAIN
 from polybus.partition.output import Reply
 from polybus.partition.transfers import MOVED, RESERVED, Transfer
+
+
+def rows_needed(broker: Broker, arriving: list[Transfer]) -> list[bytes]:
+    """Keys of the rows that `take_over` must be given."""
+    return sending.rows_of_ids(broker, [transfer.message_id for transfer in arriving])
 
 
 def take_over(
@@ -33,7 +38,7 @@ def take_over(
         _check(broker, transfer)
     messages = [transfer.message for transfer in fresh]
     sending.check_size(broker, sum(message.size for message in messages))
-    sending.check_known(broker, messages, rows)
+    sending.check_ids(broker, [transfer.message_id for transfer in fresh], rows)
     wall_ms = broker.wall(now)
     broker.settings.own.accessed_ms = wall_ms
     for transfer in fresh:
@@ -70,10 +75,10 @@ def _take_one(broker: Broker, transfer: Transfer, wall_ms: int, rows: dict[bytes
     number = _subscription(transfer.overlay)
     if number is not None:
         _into_subscription(broker, number, transfer, overlay, wall_ms)
-    elif sending.is_duplicate(broker, message, wall_ms, rows) and not _moved(transfer.overlay):
+    elif sending.is_duplicate(broker, transfer.message_id, wall_ms, rows) and not _moved(transfer.overlay):
         # A dead letter that is moved back has the id of its first life, and must not vanish for it.
         return
-    elif broker.settings.own.requires_session and _session_of(message, overlay) is None:
+    elif broker.settings.own.requires_session and laid_over(overlay, GROUP_ID, message.session_id) is None:
         log = broker.logs[MAIN]
         sequence = broker.next_sequence(log)
         entry = Entry(log, sequence, message, wall_ms, 0, transfer.original, overlay, message.size)
@@ -94,12 +99,6 @@ def _own_overlay(transfer: Transfer, wall_ms: int) -> Overlay | None:
     if transfer.expires_ms:
         own.ttl_ms = max(transfer.expires_ms - wall_ms, 0)
     return own
-
-
-def _session_of(message: Message, overlay: Overlay | None) -> object:
-    if overlay is not None and GROUP_ID in overlay.fields:
-        return overlay.fields[GROUP_ID]
-    return message.session_id
 
 
 def _into_subscription(

@@ -69,7 +69,7 @@ def move(
                 result.locked.append(number)
             else:
                 moving = _in_transit(log, entry, changed.get(number), edits.get(number), subscription)
-                route = broker.router.route(destination, moving.loaded(), moving.session_id())
+                route = broker.router.route(destination, moving)
                 leaving.append((entry, moving, route))
                 result.moved.append(number)
     except BaseException:

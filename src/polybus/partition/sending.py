@@ -32,12 +32,15 @@ def rows_needed(broker: Broker, messages: list[Message]) -> list[bytes]:
     """Keys of the rows that `send` must be given: message ids that memory cannot vouch for."""
     if not broker.settings.duplicate_window_ms or broker.duplicates.whole:
         return []
+    return rows_of_ids(broker, [message.message_id for message in messages])
+
+
+def rows_of_ids(broker: Broker, ids: list[str | None]) -> list[bytes]:
+    """Keys of the rows of those ids that memory cannot vouch for."""
+    if not broker.settings.duplicate_window_ms:
+        return []
     history = broker.duplicates
-    return [
-        history.id_key(message.message_id)
-        for message in messages
-        if message.message_id is not None and history.must_read(message.message_id)
-    ]
+    return [history.id_key(each) for each in ids if each is not None and history.must_read(each)]
 
 
 def check(broker: Broker, messages: list[Message]) -> None:
@@ -60,11 +63,16 @@ def check_size(broker: Broker, size: int) -> None:
 
 
 def check_known(broker: Broker, messages: list[Message], rows: dict[bytes, object] | None) -> None:
-    """Refuses ids that can no longer be judged, because memory let go of them while others were read."""
-    if not broker.settings.duplicate_window_ms or broker.duplicates.whole:
+    """Refuses messages whose ids can no longer be judged, because memory let go of them while others were read."""
+    if broker.settings.duplicate_window_ms and not broker.duplicates.whole:
+        check_ids(broker, [message.message_id for message in messages], rows)
+
+
+def check_ids(broker: Broker, ids: list[str | None], rows: dict[bytes, object] | None) -> None:
+    if not broker.settings.duplicate_window_ms:
         return
-    for message in messages:
-        if message.message_id is not None and not broker.duplicates.knows(message.message_id, rows):
+    for each in ids:
+        if each is not None and not broker.duplicates.knows(each, rows):
             raise ServerBusy("Too many messages were sent at once to tell duplicates; try again.")
 
 
@@ -87,7 +95,7 @@ def send(
     keys: list[bytes] = []
     numbers: list[int] = []
     for message in messages:
-        if not is_duplicate(broker, message, wall_ms, rows):
+        if not is_duplicate(broker, message.message_id, wall_ms, rows):
             numbers.append(accept(broker, message, wall_ms, keys))
         else:
             numbers.append(0)
@@ -96,10 +104,9 @@ def send(
     return keys
 
 
-def is_duplicate(broker: Broker, message: Message, wall_ms: int, rows: dict[bytes, object] | None) -> bool:
+def is_duplicate(broker: Broker, message_id: str | None, wall_ms: int, rows: dict[bytes, object] | None) -> bool:
     """Whether the id was accepted within the window; a new id is noted in the same batch."""
     window_ms = broker.settings.duplicate_window_ms
-    message_id = message.message_id
     if not window_ms or message_id is None:
         return False
     history = broker.duplicates

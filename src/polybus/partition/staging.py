@@ -154,7 +154,7 @@ def _send(broker: Broker, now: Now, messages: list[Message]) -> Steps[None]:
     sending.check_known(broker, messages, known)
     wall_ms = broker.wall(now)
     for message in messages:
-        if not sending.is_duplicate(broker, message, wall_ms, known):
+        if not sending.is_duplicate(broker, message.message_id, wall_ms, known):
             sending.accept(broker, message, wall_ms, [])
 
 

@@ -121,7 +121,7 @@ def commit(
         settlement.entry.transaction = None
         _settle(broker, settlement, now)
     for message in work.sends:
-        if not sending.is_duplicate(broker, message, wall_ms, rows):
+        if not sending.is_duplicate(broker, message.message_id, wall_ms, rows):
             sending.accept(broker, message, wall_ms, [], reserved=work.reserved.get(message, 0))
     log = broker.logs[MAIN]
     for destination, message in work.transfers:

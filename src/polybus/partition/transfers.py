@@ -12,7 +12,7 @@ from typing import Final
 from polybus.clock import Now
 from polybus.errors import BusError
 from polybus.limits import FORWARD_HOPS
-from polybus.message.message import Message
+from polybus.message.message import MESSAGE_ID, Message
 from polybus.message.overlay import (
     DEAD_LETTER_DESCRIPTION,
     DEAD_LETTER_REASON,
@@ -21,7 +21,7 @@ from polybus.message.overlay import (
 )
 from polybus.partition import records
 from polybus.partition.broker import Broker, Steps
-from polybus.partition.entry import Entry
+from polybus.partition.entry import Entry, laid_over
 from polybus.partition.log import KINDS, MAIN, TRANSFER_DEAD_LETTER, Log
 from polybus.partition.records import Stored
 from polybus.partition.storing import enter
@@ -42,6 +42,8 @@ class Transfer:
         self.number = number
         self.message = Message(stored.raw, True)
         self.overlay = overlay_from_bytes(stored.overlay) if stored.overlay else None
+        self.message_id = laid_over(self.overlay, MESSAGE_ID, self.message.message_id)
+        """By which its destination tells duplicates."""
         self.original = stored.original
         self.enqueued_ms = stored.enqueued_ms
         self.expires_ms = stored.expires_ms
@@ -63,7 +65,7 @@ def forward(broker: Broker, log: Log, entry: Entry, destination: str, dead: bool
         overlay.hops -= 1
         return refuse(broker, log, entry, HOPS_EXCEEDED, f"A message was forwarded more than {FORWARD_HOPS} times.")
     try:
-        route = broker.router.route(destination, entry.loaded(), entry.session_id())
+        route = broker.router.route(destination, entry)
     except BusError as error:
         overlay.hops -= 1
         return refuse(broker, log, entry, error.condition, error.description)

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from polybus.namespace.rule_description import RuleDescription, SqlActionDescription
 from polybus.testing.sim_store import Fault
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
 
@@ -80,3 +81,21 @@ def test_e2_a_message_id_counts_where_the_destination_detects_duplicates(core: C
     found = {message.message_id: number >> 48 for message, number in core.peeked("there")}
     assert found == {name: core.partition("there", name).index for name in ("a", "b", "c")}
     assert sorted(core.bodies("there")) == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("partitions", [1, PARTITIONS])
+def test_e2_an_id_that_a_rule_has_set_tells_duplicates_at_the_destination(core: CoreBus, partitions: int) -> None:
+    core.queue("there", partitions, requires_duplicate_detection=True)
+    core.topic("t")
+    for name in ("copy", "shared"):
+        action = "SET sys.MessageId = sys.MessageId + ' copy'" if name == "copy" else "SET sys.MessageId = 'shared'"
+        rule = RuleDescription(name=name, action=SqlActionDescription(expression=action))
+        core.subscribe("t", name, [rule], forward_to="there")
+    for name in ("a", "b"):
+        core.sent("t", name, message_id=name)
+        core.run(1)
+    assert sorted(core.bodies("there")) == ["a", "a", "b"]
+    core.restart()
+    core.sent("there", "again", message_id="a copy")
+    core.sent("there", "first", message_id="a")
+    assert sorted(core.bodies("there")) == ["a", "a", "b", "first"]

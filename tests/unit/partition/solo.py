@@ -60,8 +60,8 @@ class Solo:
     def touch(self) -> None:
         pass
 
-    def route(self, destination: str, message: Message, session_id: str | None) -> tuple[int, int]:
-        self.routed.append((destination, session_id))
+    def route(self, destination: str, entry: Entry) -> tuple[int, int]:
+        self.routed.append((destination, entry.session_id()))
         if destination not in self.routes:
             raise EntityNotFound(f"'{destination}' could not be found.")
         return self.routes[destination]

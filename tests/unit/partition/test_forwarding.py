@@ -6,7 +6,7 @@ import pytest
 
 from polybus.errors import EntityNotFound, QuotaExceeded
 from polybus.message.message import build
-from polybus.partition import inbox, sending, transfers
+from polybus.partition import inbox, transfers
 from polybus.partition.settings import EntitySettings
 from polybus.partition.transfers import Transfer
 from tests.unit.partition.kit import add_rule, body_of, main, queue, topic
@@ -26,7 +26,7 @@ def pending(source: Solo, after: int = 0) -> list[Transfer]:
 
 
 def take_over(source: Solo, target: Solo, moving: list[Transfer], commit: bool = True) -> None:
-    keys = sending.rows_needed(target.broker, [transfer.message for transfer in moving])
+    keys = inbox.rows_needed(target.broker, moving)
     rows: dict[bytes, object] = {key: target.rows.get(key) for key in keys}
     where = (source.entity_id, source.index)
     inbox.take_over(target.broker, target.now, where, moving, rows, target.reply, "over")
