@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from polybus.clock import Now
-from polybus.errors import InvalidOperation, QuotaExceeded, ServerBusy
-from polybus.message.message import Message
+from polybus.errors import BusError, InvalidOperation, QuotaExceeded, ServerBusy
+from polybus.message.message import GROUP_ID, Message
 from polybus.message.overlay import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, RULE_NAME, Overlay
 from polybus.message.rendering import Marks
 from polybus.message.view import View
@@ -156,6 +156,10 @@ def place(broker: Broker, entry: Entry, wall_ms: int, shared: int = 0) -> bytes:
     entry.expires_ms = expiry_of(broker, log, message, entry.overlay, wall_ms)
     if log.settings.forward_to is not None:
         return transfers.forward(broker, log, entry, log.settings.forward_to)
+    home = None if entry.overlay is None else _home(broker, entry)
+    if home is not None:
+        entry.own_overlay().application[transfers.MOVED] = log.settings.number
+        return transfers.dispatch(broker, log, entry, home, entry.expires_ms)
     if shared:
         broker.bodies.attach(entry, shared)
     elif entry.size >= broker.bounds.separate_body_bytes:
@@ -200,7 +204,7 @@ def _publish(
         if entry is not None:
             entries.append(entry)
     shared = 0
-    staying = sum(1 for entry in entries if _forwarded_to(entry.log) is None)
+    staying = sum(1 for entry in entries if _forwarded_to(entry.log) is None and _home(broker, entry) is None)
     if staying > 1 and message.size >= broker.bounds.shared_body_bytes:
         shared = broker.bodies.add(broker.out(), message, staying)
         broker.size += message.size
@@ -242,6 +246,18 @@ def mark_dead(broker: Broker, entry: Entry, reason: str, description: str) -> No
     overlay.application[DEAD_LETTER_DESCRIPTION] = description
     overlay.dead_letter_source = settings.source
     entry.log = broker.log(settings.number * KINDS + DEAD_LETTER)
+
+
+def _home(broker: Broker, entry: Entry) -> tuple[int, int] | None:
+    """Where a copy belongs whose rule gave it a session of another partition: a session has one broker (B2)."""
+    changed = entry.overlay is not None and GROUP_ID in entry.overlay.fields
+    if not changed or entry.log.sessions is None or broker.settings.partitions == 1:
+        return None
+    try:
+        home = broker.router.route(broker.settings.name, entry)
+    except BusError:  # the topic is being deleted
+        return None
+    return None if home == (broker.entity_id, broker.index) else home
 
 
 def _forwarded_to(log: Log) -> str | None:

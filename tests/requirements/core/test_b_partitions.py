@@ -8,6 +8,7 @@ import pytest
 
 from polybus.errors import InvalidOperation, PartitionUnavailable
 from polybus.message.message import build
+from polybus.namespace.rule_description import RuleDescription, SqlActionDescription
 from polybus.testing.sim_store import Fault
 from tests.requirements.core.conftest import Maker
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
@@ -40,6 +41,27 @@ def test_b2_a_session_id_is_the_partition_key(core: CoreBus) -> None:
     core.queue("q", PARTITIONS, requires_session=True)
     for session in ("s", "t", "u"):
         assert set(indexes(numbers_of(core, "q", 5, session_id=session))) == {core.partition("q", session).index}
+
+
+def test_b2_a_session_that_a_rule_gives_to_its_copies_is_served_by_one_broker(core: CoreBus) -> None:
+    """Whatever partitions of the topic the messages were sent to."""
+    core.topic("t", PARTITIONS)
+    rule = RuleDescription(name="r", action=SqlActionDescription(expression="SET sys.SessionId = sys.Label"))
+    core.subscribe("t", "s", [rule], requires_session=True)
+    core.subscribe("t", "all")
+    bodies = [str(number) for number in range(2 * PARTITIONS)]
+    for body in bodies:
+        core.sent("t", body, subject="a")
+    core.sent("t", "other", subject="b", session_id="c")
+    core.run(2)
+    held, box = core.accept("t/Subscriptions/s", "a")
+    assert sorted(core.take_in_session(held, box, len(bodies)), key=int) == bodies
+    home = core.partition("t", "a").index
+    assert {delivery.partition.index for delivery in box.got} == {home}
+    held, box = core.accept("t/Subscriptions/s", "b")
+    assert core.take_in_session(held, box, 1) == ["other"]
+    assert len(core.bodies("t/Subscriptions/all")) == len(bodies) + 1
+    assert core.namespace.entity("t").counts().transfer == 0
 
 
 def test_b3_a_partition_key_counts_where_there_is_no_session_id(core: CoreBus) -> None:
