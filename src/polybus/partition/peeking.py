@@ -20,6 +20,8 @@ GET_ROWS: Final = 64
 """Messages that are read at once by key: bounded, since their sizes are not known before."""
 
 
+KEPT_ROWS: Final = 256
+"""Rows that are read at once where cursors keep settled ones: there can be many between two that are shown."""
 MARKS_BYTES: Final = 256
 """The most that the broker's header and annotations add to a message in a reply, and the reply's own frame for it."""
 
@@ -58,7 +60,9 @@ def peek(
     count, max_bytes = max(count, 1), max(max_bytes, 1)
     while True:
         found = _Found()
-        if log.by_position or session is not None:
+        if broker.settings.topic and log.id == MAIN:
+            pass  # what a topic's own log holds is only there for its cursors
+        elif log.by_position or session is not None:
             yield from _indexed(log, found, from_number, count, max_bytes, session)
         else:
             yield from _active(log, found, from_number, count, max_bytes)
@@ -82,6 +86,8 @@ def _table(found: _Found, prefix: bytes, state: int, first: int, count: int, max
 
 def _active(log: Log, found: _Found, first: int, count: int, max_bytes: int) -> Steps[None]:
     start = records.number_key(log.active_prefix, max(first, log.stable_low))
+    if log.retained:
+        count = max(count, KEPT_ROWS)
     ticket = log.trimmed.read_begins()
     try:
         rows, complete = yield from scan(start, records.after(log.active_prefix), count, max_bytes)

@@ -1,4 +1,5 @@
 from polybus.message.message import build
+from polybus.partition import receiving
 from tests.unit.partition.kit import body_of, queue, tiny, topic
 from tests.unit.partition.solo import Solo
 
@@ -149,3 +150,30 @@ def test_an_absurd_count_is_bounded_by_bytes() -> None:
     solo = queue()
     solo.send_all([build(b"x" * 100) for _ in range(50)])
     assert 1 < len(solo.peek(1, 1 << 31, 2000)) < 50
+
+
+def reads_of_a_peek(solo: Solo, first: int) -> int:
+    peeking = solo.begin(receiving.peek(solo.broker, solo.log(), solo.now, first, 1, 1 << 20, None))
+    reads = 1
+    while not peeking.step():
+        reads += 1
+    assert [peeked.marks.sequence for peeked in peeking.result] == [302]
+    return reads
+
+
+def test_what_is_kept_for_cursors_is_passed_in_few_reads() -> None:
+    """Reads of an embedded store hold up everybody: one for each of a million kept messages would, for a minute."""
+    held, empty = queue(), topic(1)
+    held.audited = empty.audited = False
+    held.log().floor = 0
+    empty.settings.keep_topic_log = True
+    for solo in (held, empty):
+        solo.send_all([build(b"x") for _ in range(301)])
+        solo.send(b"last", scheduled_ms=solo.now.wall_ms + 60_000)
+    head, *rest = held.take_all()
+    for entry in rest:
+        held.complete(entry, commit=False)
+    held.commit()
+    assert (held.log().retained, empty.log().retained, head.lock > 0) == (300, 301, True)
+    assert reads_of_a_peek(held, 2) < 20
+    assert reads_of_a_peek(empty, 1) < 20
