@@ -68,10 +68,13 @@ class Remains:
                 return False
             # Rows that a first try has removed and nobody has synced would be found, and given back, once more.
             await partition.store.synced()
-            await partition.run(purging.purge(partition.require(), record["subscription"]))
-            done: Promise[None] = Promise()
-            partition.require().out().replies.append((done.reply, None, None))
-            await done
+            at, more = b"", True
+            while more:
+                at = await partition.run(purging.purge(partition.require(), record["subscription"], at))
+                more = bool(at)
+                done: Promise[None] = Promise()
+                partition.require().out().replies.append((done.reply, None, None))
+                await done
         return True
 
     def _try_again(self) -> None:

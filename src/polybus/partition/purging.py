@@ -24,6 +24,9 @@ _TABLES: Final = (
     records.LOG_META,
 )
 
+_COUNTED: Final = (records.DEFERRED, records.ACTIVE, records.SESSION_STATE)
+"""Those of them whose rows count against the entity's size, in the order of their keys."""
+
 
 def forget_subscription(broker: Broker, number: int) -> None:
     """The subscription's logs and locks leave memory; its rows are removed by `purge`."""
@@ -48,32 +51,45 @@ def _forget(broker: Broker, log: Log) -> None:
             log.bodies.detach(entry)
 
 
-def purge(broker: Broker, number: int) -> Steps[None]:
-    """Removes the rows of a subscription that is forgotten, once everything written before that is synced."""
-    for log_id in range(number * KINDS, number * KINDS + KINDS):
-        log = Log(broker.prefix, log_id, LogSettings(number, ""), broker.bounds, broker.bodies)
-        log.retained = 1  # how many there are is forgotten; the rows know
-        yield from _free(broker, log, log.active_prefix)
-        yield from _free(broker, log, log.deferred_prefix)
-        yield from _free_states(broker, log)
-        batch = broker.out()
+def purge(broker: Broker, number: int, at: bytes = b"") -> Steps[bytes]:
+    """Removes some rows of a subscription that is forgotten; gives where to go on, nothing where all are gone.
+
+    Everything that was written before must be synced.
+    """
+    logs = [
+        Log(broker.prefix, log_id, LogSettings(number, ""), broker.bounds, broker.bodies)
+        for log_id in range(number * KINDS, number * KINDS + KINDS)
+    ]
+    for table in _COUNTED:
+        for log in logs:
+            prefix = records.log_prefix(broker.prefix, table, log.id)
+            start, end = max(prefix, at), records.after(prefix)
+            if start >= end:
+                continue
+            rows = rows_of((yield Scan(start, end, broker.bounds.sweep_rows, broker.bounds.window_bytes)))
+            if rows:
+                yield from _free(broker, log, table, rows)
+                return rows[-1][0] + b"\x00"
+    batch = broker.out()
+    for log in logs:
         for table in _TABLES:
-            prefix = records.log_prefix(broker.prefix, table, log_id)
+            prefix = records.log_prefix(broker.prefix, table, log.id)
             batch.delete_range(prefix, records.after(prefix))
+    return b""
 
 
-def _free(broker: Broker, log: Log, table: bytes) -> Steps[None]:
-    """Gives back the space of a table's messages; bodies that others share stay."""
-    start = table
-    while True:
-        rows = rows_of(
-            (yield Scan(start, records.after(table), broker.bounds.sweep_rows, broker.bounds.window_bytes))
-        )
-        if not rows:
-            return
-        settled = (yield from settled_between(log, rows)) if table == log.active_prefix else set()
-        yield from _free_rows(broker, log, rows, settled)
-        start = rows[-1][0] + b"\x00"
+def _free(broker: Broker, log: Log, table: bytes, rows: list[Row]) -> Steps[None]:
+    """Removes rows and gives back their space; bodies that others share stay."""
+    if table == records.SESSION_STATE:
+        for key, value in rows:
+            broker.size -= len(value)
+            broker.out().delete(key)
+        return
+    settled: set[bytes] = set()
+    if table == records.ACTIVE:
+        log.retained = 1  # how many there are is forgotten; the rows know
+        settled = yield from settled_between(log, rows)
+    yield from _free_rows(broker, log, rows, settled)
 
 
 def _free_rows(broker: Broker, log: Log, rows: list[Row], settled: set[bytes]) -> Steps[None]:
@@ -91,15 +107,3 @@ def _free_rows(broker: Broker, log: Log, rows: list[Row], settled: set[bytes]) -
             broker.size -= broker.bodies.release(batch, entry)
         elif key not in settled:
             broker.size -= entry.size
-
-
-def _free_states(broker: Broker, log: Log) -> Steps[None]:
-    start, end = log.state_prefix, records.after(log.state_prefix)
-    while True:
-        rows = rows_of((yield Scan(start, end, broker.bounds.sweep_rows, broker.bounds.window_bytes)))
-        if not rows:
-            return
-        for key, value in rows:
-            broker.size -= len(value)
-            broker.out().delete(key)
-        start = rows[-1][0] + b"\x00"

@@ -1,6 +1,21 @@
+from polybus.message.message import build
 from polybus.partition import purging
 from polybus.rules import SqlFilter
 from tests.unit.partition.kit import add_rule, body_of, main, topic
+from tests.unit.partition.solo import Solo
+
+
+def purge(solo: Solo, number: int) -> int:
+    """Removes everything; gives in how many steps."""
+    solo.audited = False
+    steps, at = 1, solo.run(purging.purge(solo.broker, number))
+    while at:
+        solo.commit()
+        at = solo.run(purging.purge(solo.broker, number, at))
+        steps += 1
+    solo.audited = True
+    solo.commit()
+    return steps
 
 
 def test_a_deleted_subscription_leaves_nothing_and_the_others_keep_theirs() -> None:
@@ -27,8 +42,7 @@ def test_a_deleted_subscription_leaves_nothing_and_the_others_keep_theirs() -> N
     purging.forget_subscription(solo.broker, 2)
     assert session.lost
     assert all(entry.log.id != main(2) for entry in solo.broker.locks.values())
-    solo.run(purging.purge(solo.broker, 2))
-    solo.commit()
+    purge(solo, 2)
     log = solo.log(main(1))
     assert (log.active, solo.broker.size) == (12, log.active_bytes)
     assert len([body_of(entry) for entry in solo.take_all(main(1))]) == 12
@@ -44,8 +58,28 @@ def test_purging_twice_is_harmless() -> None:
     del solo.settings.subscriptions[2]
     purging.forget_subscription(solo.broker, 2)
     for _ in range(2):
-        solo.run(purging.purge(solo.broker, 2))
-        solo.commit()
+        purge(solo, 2)
     solo.crash()
     solo.complete(solo.get(main(1)))
+    assert (solo.tables(), solo.broker.size) == ("", 0)
+
+
+def test_a_step_removes_only_so_much_and_a_crash_between_two_is_harmless() -> None:
+    """A million messages in one step would hold up everybody, and be one batch."""
+    solo = topic(1, 2)
+    solo.settings.bounds.sweep_rows = 4
+    solo.send_all([build(b"x" * size, ttl_ms=90_000) for size in (1, 500) for _ in range(9)])
+    for entry in solo.take_all(main(2))[:6]:
+        solo.defer(entry)
+    del solo.settings.subscriptions[2]
+    solo.audited = False
+    purging.forget_subscription(solo.broker, 2)
+    at = solo.run(purging.purge(solo.broker, 2))
+    assert at
+    assert len(solo.batch.ops) < 20
+    solo.commit()
+    solo.crash()
+    assert purge(solo, 2) == 5
+    for entry in solo.take_all(main(1)):
+        solo.complete(entry)
     assert (solo.tables(), solo.broker.size) == ("", 0)
