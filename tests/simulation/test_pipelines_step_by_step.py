@@ -10,10 +10,11 @@ from polybus.namespace.cursor import Cursor
 from polybus.namespace.cursors import Start
 from polybus.namespace.promise import Promise, spawn
 from polybus.namespace.publishing import Staged
+from polybus.namespace.ranges import partition_logs
 from polybus.namespace.source import Delivery
 from polybus.namespace.stage_writer import StageWriter
 from polybus.partition import settling
-from polybus.partition.log import MAIN
+from polybus.partition.log import DEAD_LETTER, MAIN
 from polybus.testing.sim_store import Fault
 from polybus.testing.simulation.small_world import SmallWorld, body_of
 
@@ -185,3 +186,27 @@ def test_a_settled_message_is_not_peeked_at_when_a_cursor_lets_go_of_it() -> Non
     small.run(0.07)
     let_go(small, cursor)
     assert [body_of(one.message) for one in small.answer(peeked)] == ["active"]
+
+
+def test_a_time_is_found_among_dead_letters_though_the_newer_died_first() -> None:
+    small = SmallWorld(1)
+    entity = small.queue("q")
+    entity.settings.bounds.sweep_rows = 2
+    times: list[int] = []
+    for body in "abcdef":
+        times.append(small.world.clock.now().wall_ms)
+        small.sent("q", body)
+        small.run(10)
+    by_body = dict(zip("abcdef", taken(small, 6), strict=True))
+    for body in "bfdeca":
+        done: Promise[None] = Promise()
+        delivery = by_body[body]
+        broker, now = delivery.partition.require(), small.world.clock.now()
+        settling.dead_letter(broker, delivery.log, delivery.lock, now, None, None, None, done.reply, None)
+        small.answer(done)
+    expected = {0: 1, 1: 1, 2: 2, 3: 2, 4: 2, 5: 2}
+    for place, position in expected.items():
+        (log,) = small.do(partition_logs(entity, DEAD_LETTER, times[place]))
+        assert (place, log.at_time) == (place, position)
+    (log,) = small.do(partition_logs(entity, DEAD_LETTER, times[5] + 60_000))
+    assert log.at_time == 7

@@ -9,7 +9,7 @@ from polybus.clock import Clock
 from polybus.errors import PartitionUnavailable, PolybusError
 from polybus.limits import RECOVER_MS
 from polybus.message.message import Message
-from polybus.namespace.promise import Handle, Loop, Promise
+from polybus.namespace.promise import Handle, Loop, Promise, pause
 from polybus.namespace.store_host import StoreHost
 from polybus.partition import sending, transactions, upkeep
 from polybus.partition.broker import NOT_DUE, Broker, Router
@@ -241,6 +241,10 @@ class PartitionHost:
         """A read has failed though the store is there: the callback is called a little later."""
         if self.broker is not None:
             self._loop.call_later(RECOVER_MS / 1000, callback)
+
+    def turn(self) -> Promise[None]:
+        """Settled when everybody else has had a turn: for work on many rows."""
+        return pause(self._loop, 0)
 
     def _session_lost(self, session: Session) -> None:
         for sessions in list(self.session_sources.values()):

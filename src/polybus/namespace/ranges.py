@@ -81,8 +81,14 @@ async def _describe(partition: PartitionHost, log_id: int, time_ms: int | None, 
     log = broker.log(log_id)
     into.earliest = await partition.run(keeping.earliest(log))
     into.read(log)
-    if time_ms is not None:
+    if time_ms is not None and not log.by_position:
         into.at_time = await partition.run(keeping.position_at_time(broker, log, time_ms))
+    elif time_ms is not None:
+        position, found = await partition.run(keeping.walk_to_time(broker, log, into.earliest, time_ms))
+        while not found:
+            await partition.turn()
+            position, found = await partition.run(keeping.walk_to_time(broker, log, position, time_ms))
+        into.at_time = position
 
 
 class RangeReader:

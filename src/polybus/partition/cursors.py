@@ -208,6 +208,22 @@ def position_at_time(broker: Broker, log: Log, time_ms: int) -> Steps[int]:
     return low
 
 
+def walk_to_time(broker: Broker, log: Log, first: int, time_ms: int) -> Steps[tuple[int, bool]]:
+    """The first dead letter enqueued at or after a time, or the position from which to look on, and which it is.
+
+    Dead letters lie in the order in which they died, so that halving would pass some by.
+    """
+    start = records.number_key(log.active_prefix, first)
+    rows = yield Scan(start, records.after(log.active_prefix), broker.bounds.sweep_rows, broker.bounds.window_bytes)
+    next_position = log.stable_end + 1
+    for _, value in rows_of(rows):
+        stored = Stored(value)
+        next_position = min(stored.position + 1, next_position)
+        if stored.position <= log.stable_end and stored.enqueued_ms >= time_ms:
+            return stored.position, True
+    return next_position, next_position > log.stable_end
+
+
 def _low_key(log: Log) -> bytes:
     return records.number_key(log.active_prefix, log.stable_low)
 
