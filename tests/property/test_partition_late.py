@@ -70,14 +70,25 @@ class Late(RuleBasedStateMachine):
         """Completed or cancelled: never to be seen again."""
         self.away: set[Key] = set()
         """Moved, expired or dead: no longer in its log."""
-        self.first_seen: dict[tuple[int, str], int] = {}
+        self.seen: set[int] = set()
+        """Numbers that a session has given out: only these may come after higher ones."""
+        self.last_seen: dict[str, int] = {}
         self.sessions: list[Session] = []
         self.scheduled: dict[int, bytes] = {}
 
     # Commands that ask for nothing
 
-    @rule(session=st.sampled_from(["a", "b"]), large=st.booleans(), delay_ms=st.sampled_from([0, 0, 0, 1_500]))
-    def send(self, session: str, large: bool, delay_ms: int) -> None:
+    @rule(
+        session=st.sampled_from(["a", "b"]),
+        large=st.booleans(),
+        delay_ms=st.sampled_from([0, 0, 0, 1_500]),
+        count=st.integers(1, 2),
+    )
+    def send(self, session: str, large: bool, delay_ms: int, count: int) -> None:
+        for _ in range(count):
+            self._send(session, large, delay_ms)
+
+    def _send(self, session: str, large: bool, delay_ms: int) -> None:
         self.sent += 1
         body = b"%05d" % self.sent + b"x" * (90 if large else 0)
         due_ms = self.solo.now.wall_ms + delay_ms if delay_ms else None
@@ -236,16 +247,27 @@ class Late(RuleBasedStateMachine):
             )
             self.sessions.append(pending.result)
 
+    @precondition(lambda self: self.kind == "sessions")
+    @rule(session=st.sampled_from(["a", "b"]))
+    def accept(self, session: str) -> None:
+        """At once, so that messages arrive in sessions that are held."""
+        solo = self.solo
+        solo.commit()
+        pending = solo.begin(holding.accept(solo.broker, solo.log(), session, solo.now, "me"))
+        while not pending.done:
+            pending.step()
+        self._go_on(Verb("accept-next", pending, 0))
+
     @precondition(lambda self: self.sessions)
     @rule(data=st.data(), away=st.sampled_from([False, False, True]))
     def take_from(self, data: st.DataObject, away: bool) -> None:
         session = data.draw(st.sampled_from(self.sessions))
         entry = holding.take(self.solo.broker, session, self.solo.now, not away)
         if entry is not None:
-            order = self.first_seen
-            last = order.get((0, session.id), 0)
-            if entry.delivery_count == 0 and entry.sequence > last:
-                order[0, session.id] = entry.sequence
+            last = self.last_seen.get(session.id, 0)
+            assert entry.sequence > last or entry.sequence in self.seen, "a session is out of order"
+            self.last_seen[session.id] = max(entry.sequence, last)
+            self.seen.add(entry.sequence)
             self._delivered(0, entry, away)
 
     @precondition(lambda self: self.sessions)
@@ -300,13 +322,15 @@ class Late(RuleBasedStateMachine):
         solo = self.solo
         bodies: list[Any] = []
         for each in (log_id, log_id + 1):
-            scheduled = solo.peek() if self.kind == "topic" else []
-            resting = [peeked.marks.sequence for peeked in solo.peek(log_id=each) if peeked.marks.state == 1]
+            scheduled = solo.peek(count=1_000) if self.kind == "topic" else []
+            resting = [
+                peeked.marks.sequence for peeked in solo.peek(count=1_000, log_id=each) if peeked.marks.state == 1
+            ]
             if resting:
                 bodies += [
                     entry.loaded().body()[0][1] for entry in solo.take_deferred(*resting, lock=False, log_id=each)
                 ]
-            shown = [*solo.peek(log_id=each), *scheduled]
+            shown = [*solo.peek(count=1_000, log_id=each), *scheduled]
             waiting = [peeked.marks.sequence for peeked in shown if peeked.marks.state == 2]
             if waiting:
                 solo.cancel(*waiting)
