@@ -89,7 +89,7 @@ class Forwarder:
                     if not await self._move_some(pair) and not self._moving[pair]:
                         return
                     tries = 0
-                except PartitionUnavailable:
+                except ServerBusy:
                     if self._source_gone(pair):
                         return  # opening it again looks into its outbox
                     await pause(self._loop, FORWARD_RETRY_MS)
@@ -110,7 +110,7 @@ class Forwarder:
         source = self._partition(pair[0], pair[1])
         if source is None:
             return False
-        moving = await self._pending(source, pair)
+        moving = await self._pending(source, pair, FORWARD_BATCH)
         if not moving:
             return False
         entity = self._entities.entity_by_id(pair[2])
@@ -118,13 +118,19 @@ class Forwarder:
             raise EntityNotFound("The destination of a forwarded message could not be found.")
         entity.check_sendable()
         target = entity.partitions[pair[3]]
-        await self._take_over(target, (pair[0], pair[1]), moving)
+        try:
+            await self._take_over(target, (pair[0], pair[1]), moving)
+        except (EntityNotFound, QuotaExceeded):
+            if len(moving) == 1:
+                raise
+            moving = moving[:1]  # perhaps only one of them is refused: those before it go alone
+            await self._take_over(target, (pair[0], pair[1]), moving)
         await _removed(source, pair, moving)
         self.forwarded += len(moving)
         return True
 
-    async def _pending(self, source: PartitionHost, pair: Pair) -> list[Transfer]:
-        steps = transfers.pending(source.require(), pair[2], pair[3], 0, FORWARD_BATCH, 4 * STANDARD_MESSAGE_BYTES)
+    async def _pending(self, source: PartitionHost, pair: Pair, limit: int) -> list[Transfer]:
+        steps = transfers.pending(source.require(), pair[2], pair[3], 0, limit, 4 * STANDARD_MESSAGE_BYTES)
         return await source.run(steps)
 
     async def _take_over(self, target: PartitionHost, source: tuple[int, int], moving: list[Transfer]) -> None:
@@ -149,8 +155,10 @@ class Forwarder:
         source = self._partition(pair[0], pair[1])
         if source is None:
             return True
+        # Where the entity is there, what was not found is the subscription of the first message.
+        one = isinstance(error, EntityNotFound) and self._entities.entity_by_id(pair[2]) is not None
         try:
-            moving = await self._pending(source, pair)
+            moving = await self._pending(source, pair, 1 if one else FORWARD_BATCH)
             broker = source.require()
             done: Promise[None] = Promise()
             transfers.refused(broker, self._clock.now(), pair[2], pair[3], moving, error)

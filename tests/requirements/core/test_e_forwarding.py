@@ -6,7 +6,9 @@ from collections import Counter
 
 import pytest
 
+from polybus.namespace.redrive import move_messages
 from polybus.namespace.rule_description import RuleDescription, SqlActionDescription
+from polybus.partition.log import MAIN
 from polybus.testing.sim_store import Fault
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
 
@@ -99,3 +101,32 @@ def test_e2_an_id_that_a_rule_has_set_tells_duplicates_at_the_destination(core: 
     core.sent("there", "again", message_id="a copy")
     core.sent("there", "first", message_id="a")
     assert sorted(core.bodies("there")) == ["a", "a", "b", "first"]
+
+
+def test_e1_what_one_subscription_can_no_longer_take_does_not_hold_back_the_others(core: CoreBus) -> None:
+    queue, topic = core.queue("q"), core.topic("t")
+    core.subscribe("t", "gone")
+    core.subscribe("t", "stays")
+    topic.throttled = True
+    for name in ("gone", "stays", "gone", "stays"):
+        (number,) = core.sent("q", name)
+        target = topic.subscription(name).number
+        core.do(move_messages(core.namespace, queue, MAIN, [number], {}, {}, "t", target))
+    core.do(core.namespace.management.delete_subscription("t", "gone"))
+    topic.throttled = False
+    core.run(5)
+    assert core.bodies("t/Subscriptions/stays") == ["stays", "stays"]
+    assert core.bodies("q/$Transfer/$DeadLetterQueue") == ["gone", "gone"]
+
+
+def test_e1_a_destination_that_is_almost_full_takes_what_it_has_space_for(core: CoreBus) -> None:
+    there = core.queue("there")
+    core.queue("here", forward_to="there")
+    there.settings.max_bytes = 1_000
+    there.throttled = True
+    for number in range(5):
+        core.sent("here", str(number) * 300)
+    there.throttled = False
+    core.run(60)
+    assert [body[0] for body in core.bodies("there")] == ["0", "1", "2"]
+    assert [body[0] for body in core.bodies("here/$Transfer/$DeadLetterQueue")] == ["3", "4"]
