@@ -7,7 +7,7 @@ from typing import Final
 from polybus.partition import records
 from polybus.partition.broker import Broker, Steps
 from polybus.partition.entry import entry_from
-from polybus.partition.log import KINDS, Log
+from polybus.partition.log import KINDS, NO_FLOOR, Log
 from polybus.partition.reading import load_bodies, rows_of, settled_between
 from polybus.partition.records import Stored
 from polybus.partition.settings import LogSettings
@@ -45,6 +45,8 @@ def _forget(broker: Broker, log: Log) -> None:
     if log.sessions is not None:
         for session in log.sessions.held.values():
             session.lost = True
+        log.sessions.held.clear()
+    log.paged_to = NO_FLOOR  # what is still on its way in finds no window
     for entry in [*log.memory.values(), *log.deferrals.entries.values()]:
         if not entry.gone:
             entry.gone = True

@@ -1,3 +1,5 @@
+import pytest
+
 from polybus.message.message import build
 from polybus.partition import purging
 from polybus.rules import SqlFilter
@@ -83,3 +85,20 @@ def test_a_step_removes_only_so_much_and_a_crash_between_two_is_harmless() -> No
     for entry in solo.take_all(main(1)):
         solo.complete(entry)
     assert (solo.tables(), solo.broker.size) == ("", 0)
+
+
+@pytest.mark.parametrize("sessions", [False, True])
+def test_a_message_on_its_way_to_a_subscription_that_is_forgotten_leaves_no_body_in_memory(sessions: bool) -> None:
+    solo = topic(1, 2)
+    solo.settings.subscriptions[2].requires_session = sessions
+    solo.crash()
+    if sessions:
+        solo.accept("s", log_id=main(2))
+    solo.send(b"x" * 500, session_id="s", commit=False)
+    solo.audited = False
+    del solo.settings.subscriptions[2]
+    purging.forget_subscription(solo.broker, 2)
+    solo.commit()
+    purge(solo, 2)
+    solo.complete(solo.get(main(1)))
+    assert (solo.tables(), solo.broker.bodies.memory) == ("", {})
