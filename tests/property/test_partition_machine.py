@@ -21,14 +21,15 @@ from hypothesis.stateful import (
 from tests.property.partition_model import DEFERRED, Item, LogModel, Model, Sent
 from tests.unit.partition.solo import Solo
 
-from polybus.errors import MessageLockLost, MessageNotFound, SessionLockLost
-from polybus.message.message import build
-from polybus.partition import holding, settling
+from polybus.errors import InvalidOperation, MessageLockLost, MessageNotFound, SessionLockLost
+from polybus.message.message import Message, build
+from polybus.partition import holding, sending, settling, transactions
 from polybus.partition.entry import Entry
 from polybus.partition.sessions import Session
 from polybus.partition.settings import EntitySettings, LogSettings
 from polybus.rules import CorrelationFilter, Rule, SqlAction, SqlFilter, TrueFilter
 
+OUTCOMES = ["complete", "abandon", "defer", "dead-letter", "release", "renew"]
 SESSIONS = st.sampled_from(["a", "b", "cc", ""])
 SENTS = st.builds(
     dict,
@@ -51,6 +52,15 @@ def tiny(settings: EntitySettings, size: int) -> None:
     bounds.separate_body_bytes, bounds.shared_body_bytes = 100, 60
 
 
+class Open:
+    """A transaction that is not discharged yet, and what the model has to do then."""
+
+    def __init__(self) -> None:
+        self.work = transactions.Work()
+        self.settlements: list[tuple[LogModel, Item, int, str]] = []
+        self.sends: list[Sent] = []
+
+
 class Machine(RuleBasedStateMachine):
     kind = "queue"
 
@@ -66,6 +76,7 @@ class Machine(RuleBasedStateMachine):
         self.model: Model
         self.held: list[tuple[int, Entry]] = []
         self.sessions: dict[tuple[int, str], Session] = {}
+        self.work = Open()
         self._configure(config, ttl_ms, dead_letter_expired, dedup)
         tiny(config, window)
         self.solo = Solo(config, index)
@@ -105,28 +116,27 @@ class Machine(RuleBasedStateMachine):
     def _sequence(self, number: int) -> int:
         return self.solo.index << 48 | number
 
+    def _built(self, fields: dict[str, Any]) -> tuple[Sent, Message]:
+        fields = dict(fields)
+        delay_ms = fields.pop("delay_ms")
+        sent = Sent(scheduled_ms=self.model.wall_ms + delay_ms if delay_ms else 0, **fields)
+        message = build(
+            sent.body,
+            message_id=sent.message_id,
+            session_id=sent.session,
+            ttl_ms=sent.ttl_ms,
+            scheduled_ms=sent.scheduled_ms or None,
+            application={"color": sent.color},
+        )
+        return sent, message
+
     # Coming in
 
     @rule(sents=st.lists(SENTS, min_size=1, max_size=4))
     def send(self, sents: list[dict[str, Any]]) -> None:
-        messages, expected = [], []
-        for fields in sents:
-            fields = dict(fields)
-            delay_ms = fields.pop("delay_ms")
-            scheduled_ms = self.model.wall_ms + delay_ms if delay_ms else 0
-            sent = Sent(scheduled_ms=scheduled_ms, **fields)
-            expected.append(self.model.send(sent))
-            messages.append(
-                build(
-                    sent.body,
-                    message_id=sent.message_id,
-                    session_id=sent.session,
-                    ttl_ms=sent.ttl_ms,
-                    scheduled_ms=scheduled_ms or None,
-                    application={"color": sent.color},
-                )
-            )
-        self.solo.send_all(messages, commit=False)
+        pairs = [self._built(fields) for fields in sents]
+        expected = [self.model.send(sent) for sent, _ in pairs]
+        self.solo.send_all([message for _, message in pairs], commit=False)
         numbers = self.solo.batch.replies[-1][2]
         assert isinstance(numbers, list)
         assert [self._number(number) if number else 0 for number in numbers] == expected
@@ -142,6 +152,7 @@ class Machine(RuleBasedStateMachine):
         self.model.crash()
         self.held.clear()
         self.sessions.clear()
+        self.work = Open()
 
     @rule(ms=st.sampled_from([1, 1_000, 2_500, 10_000, 30_000]))
     def move(self, ms: int) -> None:
@@ -200,9 +211,58 @@ class Machine(RuleBasedStateMachine):
             item.lock, item.until_ms = entry.lock, self.model.mono_ms + self.model.lock_ms
             self.held.append((log_id, entry))
 
-    def _pick_held(self, data: st.DataObject) -> tuple[LogModel, Item | None, Entry, int]:
+    @rule(
+        data=st.data(),
+        sents=st.lists(SENTS, max_size=3),
+        outcomes=st.lists(st.sampled_from([*OUTCOMES, "keep", "join", "fetch"]), min_size=1, max_size=6),
+    )
+    def receive(self, data: st.DataObject, sents: list[dict[str, Any]], outcomes: list[str]) -> None:
+        """Messages come and a receiver works on them: left to chance, hardly one would ever be settled."""
+        if sents:
+            self.send(sents)
+        self.commit()
+        for outcome in outcomes:
+            before = len(self.held)
+            self._take_one(data, outcome)
+            if len(self.held) == before or outcome == "keep":
+                continue
+            if outcome == "join":
+                self._join(before, data.draw(st.sampled_from(OUTCOMES[:4])))
+            elif outcome == "fetch":
+                self._settle(before, data.draw(st.sampled_from(OUTCOMES)))
+            else:
+                self._settle(before, outcome)
+        if self.work.settlements:
+            self._end(data.draw(st.sampled_from(["now", "late", "not", "open"])))
+
+    def _end(self, how: str) -> None:
+        """The transaction is committed, now or when locks have run out; or rolled back; or it stays open."""
+        if how == "late":
+            self.move(10_000)
+        if how != "open":
+            self.discharge(how != "not")
+
+    def _take_one(self, data: st.DataObject, outcome: str) -> None:
+        """The next message, or a deferred one."""
+        if self.kind != "sessions":
+            if outcome == "fetch":
+                self.take_deferred(data, True, False)
+            else:
+                self.take(data, False)
+        elif not self.sessions:
+            self.accept_next()
+        elif outcome == "fetch":
+            self.take_deferred_from(data, True)
+        else:
+            self.take_from(data, False)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), outcome=st.sampled_from(OUTCOMES))
+    def settle(self, data: st.DataObject, outcome: str) -> None:
+        self._settle(data.draw(st.integers(0, len(self.held) - 1)), outcome)
+
+    def _pick_held(self, place: int) -> tuple[LogModel, Item | None, Entry, int]:
         """A delivery that was made; the item is None where its lock has ended."""
-        place = data.draw(st.integers(0, len(self.held) - 1))
         log_id, entry = self.held.pop(place)
         log = self.model.logs[log_id]
         items = [*log.items.values(), *log.dead.values()]
@@ -210,14 +270,14 @@ class Machine(RuleBasedStateMachine):
         item = next((item for item in items if lock and item.lock == lock), None)
         return log, item, entry, lock
 
-    @precondition(lambda self: self.held)
-    @rule(
-        data=st.data(), outcome=st.sampled_from(["complete", "abandon", "defer", "dead-letter", "release", "renew"])
-    )
-    def settle(self, data: st.DataObject, outcome: str) -> None:
-        log, item, entry, lock = self._pick_held(data)
+    def _settle(self, place: int, outcome: str) -> None:
+        log, item, entry, lock = self._pick_held(place)
         if item is None or item.until_ms <= self.model.mono_ms:
             with pytest.raises((MessageLockLost, SessionLockLost)):
+                settling.complete(self.solo.broker, entry.log, lock, self.solo.now, None, None)
+            return
+        if entry.transaction is not None:
+            with pytest.raises(InvalidOperation):
                 settling.complete(self.solo.broker, entry.log, lock, self.solo.now, None, None)
             return
         dead = log.dead.get(item.number) is item
@@ -241,12 +301,74 @@ class Machine(RuleBasedStateMachine):
             item.until_ms = self.model.mono_ms + self.model.lock_ms
             self.held.append((0 if 0 in self.model.logs else entry.log.id - entry.log.kind, entry))
 
+    # Transactions
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), outcome=st.sampled_from(OUTCOMES[:4]))
+    def settle_in_transaction(self, data: st.DataObject, outcome: str) -> None:
+        self._join(data.draw(st.integers(0, len(self.held) - 1)), outcome)
+
+    def _join(self, place: int, outcome: str) -> None:
+        """Nothing happens yet; the message stays locked, and nobody else can settle it."""
+        log, item, entry, lock = self._pick_held(place)
+        if item is None or item.until_ms <= self.model.mono_ms or entry.transaction is not None:
+            return
+        if outcome == "dead-letter" and log.dead.get(item.number) is item:
+            return
+        transactions.hold(self.solo.broker, self.work.work, entry.log, lock, self.solo.now, outcome, "r", "d")
+        self.work.settlements.append((log, item, lock, outcome))
+        self.held.append((entry.log.id - entry.log.kind, entry))
+
+    @rule(sents=st.lists(SENTS, min_size=1, max_size=3))
+    def send_in_transaction(self, sents: list[dict[str, Any]]) -> None:
+        for fields in sents:
+            sent, message = self._built(fields)
+            self.work.sends.append(sent)
+            self.work.work.sends.append(message)
+
+    @precondition(lambda self: self.work.settlements or self.work.sends)
+    @rule(commit=st.sampled_from([True, True, False]))
+    def discharge(self, commit: bool) -> None:
+        """Everything happens, or nothing: a lock that has ended undoes it all."""
+        done, self.work = self.work, Open()
+        broker, now = self.solo.broker, self.solo.now
+        if not commit:
+            transactions.roll_back(done.work)
+            return
+        keys = sending.rows_needed(broker, done.work.sends)
+        rows: dict[bytes, object] = {key: self.solo.rows.get(key) for key in keys}
+        if any(item.lock != lock or item.until_ms <= now.mono_ms for _, item, lock, _ in done.settlements):
+            with pytest.raises((MessageLockLost, SessionLockLost)):
+                transactions.commit(broker, done.work, now, rows, self.solo.reply, "commit")
+            transactions.roll_back(done.work)
+            return
+        transactions.commit(broker, done.work, now, rows, self.solo.reply, "commit")
+        for log, item, _, outcome in done.settlements:
+            self._settled(log, item, outcome)
+        for sent in done.sends:
+            self.model.send(sent)
+
+    def _settled(self, log: LogModel, item: Item, outcome: str) -> None:
+        if outcome == "complete":
+            self.model.complete(log, item)
+        elif outcome == "abandon":
+            self.model.failed(log, item)
+        elif outcome == "defer":
+            self.model.defer(item)
+        else:
+            self.model.kill(log, item)
+
+    def _pick_number(self, data: st.DataObject, items: dict[int, Item]) -> int:
+        """Of a deferred message where there is one, mostly."""
+        deferred = [number for number, item in items.items() if item.state == DEFERRED]
+        return data.draw(st.sampled_from([*sorted(deferred), *sorted(deferred), *sorted(items), 99]))
+
     @precondition(lambda self: self.kind != "sessions")
     @rule(data=st.data(), lock=st.booleans(), dead=st.booleans())
     def take_deferred(self, data: st.DataObject, lock: bool, dead: bool) -> None:
         log_id, log = self._pick_log(data)
         items = log.dead if dead else log.items
-        number = data.draw(st.sampled_from([*sorted(items), 99]))
+        number = self._pick_number(data, items)
         item = items.get(number)
         if item is None or item.state != DEFERRED or item.lock:
             with pytest.raises(MessageNotFound):
@@ -329,7 +451,7 @@ class Machine(RuleBasedStateMachine):
     def take_deferred_from(self, data: st.DataObject, lock: bool) -> None:
         session = self.sessions[data.draw(st.sampled_from(sorted(self.sessions)))]
         log = self.model.logs[0]
-        number = data.draw(st.sampled_from([*sorted(log.items), 99]))
+        number = self._pick_number(data, log.items)
         item = log.items.get(number)
         steps = holding.take_deferred(
             self.solo.broker, self.solo.log(), session, self.solo.now, [self._sequence(number)], lock
