@@ -25,6 +25,7 @@ from polybus.partition.settings import EntitySettings, LogSettings
 from polybus.rules import Rule, TrueFilter
 
 EXPECTED_ERRORS = (MessageNotFound, SessionCannotBeLocked, SessionLockLost)
+OUTCOMES = ["complete", "abandon", "defer", "dead-letter", "release"]
 Key = tuple[int, bytes]
 """A copy of a message: the log it was sent to, and its body."""
 
@@ -146,10 +147,30 @@ class Late(RuleBasedStateMachine):
         if entry is not None:
             self._delivered(log_id, entry, away)
 
+    @rule(
+        data=st.data(), session=st.sampled_from(["a", "b"]), outcomes=st.lists(st.sampled_from(OUTCOMES), max_size=3)
+    )
+    def receive(self, data: st.DataObject, session: str, outcomes: list[str]) -> None:
+        """Messages come and a receiver works on them: left to chance, hardly one would ever be settled."""
+        self.send(session, data.draw(st.booleans()), 0, 2)
+        self.solo.commit()
+        if self.kind == "sessions" and not self.sessions:
+            self.accept(session)
+        for outcome in outcomes:
+            before = set(self.held)
+            if self.kind != "sessions":
+                self.take(data, False)
+            elif self.sessions:
+                self.take_from(data, False)
+            for key in sorted(set(self.held) - before):
+                self._settle(key, outcome)
+
     @precondition(lambda self: self.held)
-    @rule(data=st.data(), outcome=st.sampled_from(["complete", "abandon", "defer", "dead-letter", "release"]))
+    @rule(data=st.data(), outcome=st.sampled_from(OUTCOMES))
     def settle(self, data: st.DataObject, outcome: str) -> None:
-        key = data.draw(st.sampled_from(sorted(self.held)))
+        self._settle(data.draw(st.sampled_from(sorted(self.held))), outcome)
+
+    def _settle(self, key: Key, outcome: str) -> None:
         entry = self.held.pop(key)
         if not entry.lock or entry.locked_until_ms <= self.solo.now.mono_ms:
             return
