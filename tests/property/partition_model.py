@@ -70,21 +70,15 @@ class LogModel:
         own = [item for item in self.items.values() if session is None or item.sent.session == session]
         free = sorted((item for item in own if item.free(wall_ms)), key=lambda item: item.number)
         for item in free:
-            if session is None and item.moving:
-                continue
-            if session is not None and item.moving:
-                if item.count and item.hold != self.held[session].number:
-                    return item
+            if not item.moving:
+                return item
+            if session is not None:
                 return None
-            return item
         return None
 
-    def waiting(self, wall_ms: int, sure: bool) -> set[str]:
-        """Free sessions that have messages: those that surely have, or that may."""
-        found = set()
-        for item in self.items.values():
-            if item.free(wall_ms) and (not item.moving or (not sure and item.count)):
-                found.add(str(item.sent.session))
+    def waiting(self, wall_ms: int) -> set[str]:
+        """Free sessions that have messages."""
+        found = {str(item.sent.session) for item in self.items.values() if item.free(wall_ms) and not item.moving}
         return found - set(self.held)
 
 

@@ -410,9 +410,9 @@ class Machine(RuleBasedStateMachine):
         log = self.model.logs[0]
         session = self.solo.accept_next()
         if session is None:
-            assert not log.waiting(self.model.wall_ms, sure=True)
+            assert not log.waiting(self.model.wall_ms)
         else:
-            assert session.id in log.waiting(self.model.wall_ms, sure=False)
+            assert session.id in log.waiting(self.model.wall_ms)
             self.sessions[0, session.id] = session
             self.model.hold(log, session.id)
 

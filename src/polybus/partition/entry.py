@@ -36,6 +36,7 @@ class Entry:
         "overlay",
         "position",
         "rank",
+        "returning",
         "sequence",
         "size",
         "transaction",
@@ -68,6 +69,8 @@ class Entry:
         self.delivery_count = 0
         self.deferred = False
         self.gone = False
+        self.returning = False
+        """In a log with sessions: its last delivery has ended, and that is not synced yet."""
         self.lock = 0
         self.locked_until_ms = 0
         self.locked_until_wall_ms = 0

@@ -138,7 +138,10 @@ def _take_in(log: Log, session: Session, read: list[Entry]) -> None:
             continue
         if known is None:
             log.memory[entry.rank] = known = whole(entry)
-        session.append(known)
+        if known.returning:
+            session.awaits(known)
+        else:
+            session.append(known)
 
 
 def take(broker: Broker, session: Session, now: Now, lock: bool) -> Entry | None:

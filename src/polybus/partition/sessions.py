@@ -49,6 +49,10 @@ class Session(Window):
             return None
         return entry
 
+    def awaits(self, entry: Entry) -> None:
+        """A message is on its way back from an earlier holder: it is the next, and not there yet."""
+        self.outstanding[entry.sequence] = self.returning[entry.sequence] = entry
+
     def arrive(self, entry: Entry) -> bool:
         """A message of the session is there, or there again; False where it stays in the store."""
         if self.outstanding.pop(entry.sequence, None) is not None:
@@ -101,6 +105,7 @@ class SessionBook:
         session_id = entry.session_id()
         assert session_id is not None, "a log with sessions has only messages with a session id"
         log = self.log
+        entry.returning = False
         known = log.memory.get(entry.rank) is entry
         if not known and entry.rank in log.removed:  # somebody found its row before we were told that it is there
             log.bodies.detach(entry)

@@ -79,6 +79,7 @@ def count_delivery(broker: Broker, entry: Entry, change: str) -> None:
     if entry.deferred:
         log.deferrals.rest(entry)
     else:
+        entry.returning = log.sessions is not None
         batch.arrivals.append(entry)
 
 

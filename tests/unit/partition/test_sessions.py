@@ -277,3 +277,30 @@ def test_a_lock_of_a_session_is_no_lock_of_a_message() -> None:
     entry = get(solo, solo.accept("a"))
     with pytest.raises(MessageLockLost):
         settling.complete(solo.broker, solo.log(1), entry.lock, solo.now, None, None)
+
+
+@pytest.mark.parametrize("size", [1, 40_000])
+def test_the_next_holder_waits_for_what_is_on_its_way_back(size: int) -> None:
+    """It was given out again before its return was synced, and came back twice."""
+    solo = queue(sessions=True)
+    for _ in range(2):
+        solo.send(b"x" * size, session_id="s")
+    first = solo.accept("s")
+    entry = solo.take_from(first)
+    assert entry is not None
+    solo.abandon(entry, commit=False)
+    holding.release(solo.broker, solo.log(), first, solo.now)
+    second = solo.accept("s")
+    assert solo.take_from(second) is None
+    solo.commit()
+    again = solo.take_from(second)
+    assert again is not None
+    assert (again.sequence, again.delivery_count) == (1, 1)
+    holding.release(solo.broker, solo.log(), second, solo.now, count=False)
+    third = solo.accept("s")
+    for number in (1, 2):
+        entry = solo.take_from(third)
+        assert entry is not None
+        assert entry.sequence == number
+        solo.complete(entry)
+    assert (solo.tables(), solo.broker.bodies.memory, solo.log().memory) == ("", {}, {})
