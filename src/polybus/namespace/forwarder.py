@@ -16,8 +16,9 @@ from polybus.namespace.entity import Entity
 from polybus.namespace.partition_host import PartitionHost, read_rows
 from polybus.namespace.promise import Loop, Promise, pause, spawn
 from polybus.namespace.sender import check_open
-from polybus.partition import inbox, transfers
+from polybus.partition import inbox, moving, transfers
 from polybus.partition.broker import Broker
+from polybus.partition.log import MAIN, Log
 from polybus.partition.output import Output
 from polybus.partition.transfers import Transfer
 
@@ -75,6 +76,28 @@ class Forwarder:
             self._moving[pair] = True
             if not under_way:
                 spawn(self._move_all(pair)).then(_heard)
+
+    def empty(self, partition: PartitionHost) -> None:
+        """Puts on their way what lay in the partition's logs before they forwarded."""
+        broker = partition.broker
+        if broker is not None:
+            for log in list(broker.logs.values()):
+                if log.kind == MAIN and log.settings.forward_to is not None and log.active:
+                    spawn(self._empty(partition, log)).then(_heard)
+
+    async def _empty(self, partition: PartitionHost, log: Log) -> None:
+        at, more = b"", True
+        while more and partition.broker is not None and partition.broker.logs.get(log.id) is log:
+            broker = partition.broker
+            try:
+                at = await partition.run(moving.send_on(broker, log, self._clock.now(), at))
+            except PartitionUnavailable:
+                await pause(self._loop, FORWARD_RETRY_MS)
+                continue
+            more = bool(at)
+            done: Promise[None] = Promise()
+            broker.out().replies.append((done.reply, None, None))
+            await done
 
     def _partition(self, entity_id: int, index: int) -> PartitionHost | None:
         entity = self._entities.entity_by_id(entity_id)

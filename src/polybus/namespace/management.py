@@ -131,12 +131,16 @@ class Management:
         ]
         for partition in partitions:
             partition.on_opening = bus.partition_opening
-            partition.on_change = bus.partition_changed
+            partition.on_change = self._partition_changed
         entity = Entity(entity_id, described, settings, partitions, bus.clock, bus.loop)
         entity.max_message_bytes = self._namespace.tier.message_bytes(described)
         self._namespace.entities[fold(described.path)] = entity
         bus.entities[entity_id] = entity
         return entity
+
+    def _partition_changed(self, partition: PartitionHost) -> None:
+        self._bus.partition_changed(partition)
+        self._namespace.forwarder.empty(partition)
 
     async def _open(self, entity: Entity) -> None:
         """Brings a new entity's partitions up; one that cannot be read now comes up with its store."""
@@ -196,8 +200,14 @@ class Management:
         entity.describe(described)
         entity.max_message_bytes = self._namespace.tier.message_bytes(described)
         apply_entity(entity.settings, described)
-        entity.changed()
+        self._changed(entity)
         return entity
+
+    def _changed(self, entity: Entity) -> None:
+        """Receivers that may not go on leave; what they leave behind is sent on where the entity forwards now."""
+        entity.changed()
+        for partition in entity.partitions:
+            self._namespace.forwarder.empty(partition)
 
     def _check_healthy(self, entity: Entity) -> None:
         missing = entity.missing_partitions()
@@ -316,7 +326,7 @@ class Management:
         )
         subscription.description = described
         apply_subscription(subscription.settings, described)
-        entity.changed()
+        self._changed(entity)
         return subscription
 
     async def delete_subscription(self, topic: str, name: str) -> None:

@@ -11,12 +11,13 @@ from polybus.partition.broker import Broker, Steps
 from polybus.partition.entry import Entry
 from polybus.partition.log import Log
 from polybus.partition.output import Reply
-from polybus.partition.reading import find, let_go
+from polybus.partition.reading import find, let_go, rows_of
 from polybus.partition.records import Stored
+from polybus.partition.settling import forward_entry
 from polybus.partition.storing import note, remove
 from polybus.partition.transfers import MOVED
 from polybus.partition.upkeep import remove_scheduled
-from polybus.rows import Get
+from polybus.rows import Get, Scan
 
 
 class Moved:
@@ -101,6 +102,29 @@ def _in_transit(log: Log, entry: Entry, message: Message | None, edit: Edit | No
     overlay.application[MOVED] = subscription
     original = entry.original or entry.sequence
     return Entry(log, entry.sequence, message, entry.enqueued_ms, 0, original, overlay, message.size)
+
+
+def send_on(broker: Broker, log: Log, now: Now, at: bytes = b"") -> Steps[bytes]:
+    """Puts some messages on their way that lay in a log before it forwarded; gives where to go on, nothing at the end.
+
+    What is locked goes when its lock ends; what is deferred stays.
+    """
+    destination = log.settings.forward_to
+    if destination is None:
+        return b""
+    start = at or records.number_key(log.active_prefix, log.stable_low)
+    end, bounds = records.after(log.active_prefix), broker.bounds
+    rows = rows_of((yield Scan(start, end, bounds.sweep_rows, bounds.window_bytes)))
+    if not rows:
+        return b""
+    found = yield from find(broker, log, [Stored(value).sequence for _, value in rows])
+    wall_ms = broker.wall(now)
+    for entry in found.values():
+        if entry.lock or entry.deferred or (entry.expires_ms and entry.expires_ms <= wall_ms):
+            let_go(entry)
+        else:
+            forward_entry(broker, entry, destination)
+    return rows[-1][0] + b"\x00"
 
 
 def undo(broker: Broker, keys: list[bytes]) -> Steps[int]:

@@ -74,6 +74,10 @@ def count_delivery(broker: Broker, entry: Entry, change: str) -> None:
     if log.kind == MAIN and _oversized(entry, entry.overlay):
         kill(broker, entry, HEADER_REASON, HEADER_DESCRIPTION)
         return
+    if log.kind == MAIN and log.settings.forward_to is not None and not entry.deferred:
+        _let_go(broker, entry)
+        forward_entry(broker, entry, log.settings.forward_to)
+        return
     _let_go(broker, entry, returns=True)
     batch = rewrite(broker, entry)
     if entry.deferred:
@@ -81,6 +85,13 @@ def count_delivery(broker: Broker, entry: Entry, change: str) -> None:
     else:
         entry.returning = log.sessions is not None
         batch.arrivals.append(entry)
+
+
+def forward_entry(broker: Broker, entry: Entry, destination: str) -> None:
+    """A message that is in a log which forwards by now leaves it."""
+    note(broker, entry, events.DELETED, "forwarded")
+    transfers.forward(broker, entry.log, entry, destination)
+    remove(broker, entry)
 
 
 def defer(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from polybus.namespace.redrive import move_messages
 from polybus.namespace.rule_description import RuleDescription, SqlActionDescription
 from polybus.partition.log import MAIN
 from polybus.testing.sim_store import Fault
+from polybus.testing.simulation.small_world import body_of
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
 
 
@@ -130,3 +132,45 @@ def test_e1_a_destination_that_is_almost_full_takes_what_it_has_space_for(core: 
     core.run(60)
     assert [body[0] for body in core.bodies("there")] == ["0", "1", "2"]
     assert [body[0] for body in core.bodies("here/$Transfer/$DeadLetterQueue")] == ["3", "4"]
+
+
+@pytest.mark.parametrize("partitions", [1, PARTITIONS])
+@pytest.mark.parametrize("place", ["q", "t/Subscriptions/s"])
+def test_e1_what_was_there_before_forwarding_was_turned_on_is_moved_as_well(
+    core: CoreBus, place: str, partitions: int
+) -> None:
+    """Nobody can receive it any more. What is locked goes when its lock ends, also over a restart."""
+    core.bus.bounds.sweep_rows = 3
+    core.queue("there")
+    queue, topic = core.queue("q", partitions), core.topic("t", partitions)
+    core.subscribe("t", "s")
+    bodies = [str(number) for number in range(20)]
+    for body in bodies:
+        core.sent(place.split("/")[0], body)
+    locked = core.take(place, 3)
+    core.complete(locked[0])
+    core.defer(locked[1])
+    if place == "q":
+        core.do(core.namespace.management.update(replace(queue.description, forward_to="there")))
+    else:
+        described = replace(topic.subscription("s").description, forward_to="there")
+        core.do(core.namespace.management.update_subscription(described))
+    core.run(3)
+    left = {body_of(delivery.entry.loaded()) for delivery in locked}
+    assert sorted(core.bodies("there"), key=int) == [body for body in bodies if body not in left]
+    core.run(70)
+    assert len(core.bodies("there")) == 18
+    assert core.bodies(place) == [body_of(locked[1].entry.loaded())]
+
+
+def test_e1_what_was_there_before_is_moved_also_when_a_restart_comes_between(core: CoreBus) -> None:
+    core.queue("there")
+    queue = core.queue("here")
+    core.sent("here", "free")
+    core.sent("here", "locked")
+    core.take("here", 2)
+    core.do(core.namespace.management.update(replace(queue.description, forward_to="there")))
+    core.restart()
+    core.run(3)
+    assert core.bodies("there") == ["free", "locked"]
+    assert core.namespace.entity("here").counts().total == 0
