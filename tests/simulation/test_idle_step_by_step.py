@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from polybus.message.message import build
+from polybus.namespace.cursors import Start
 from polybus.namespace.description import SubscriptionDescription, TopicDescription
 from polybus.partition.log import KINDS, MAIN
 from polybus.testing.simulation.small_world import SmallWorld
@@ -91,5 +92,20 @@ def test_a_subscription_stays_while_it_is_received_from_and_goes_when_only_the_t
     assert list(topic.subscriptions) == ["used"]
     number = topic.subscription("used").number
     assert topic.partitions[0].require().logs[number * KINDS + MAIN].locked == 1
+    pass_minutes(small, 10)
+    assert not topic.subscriptions
+
+
+def test_a_subscription_that_a_cursor_reads_stays() -> None:
+    small = SmallWorld(1)
+    topic = small.do(small.namespace.management.create(TopicDescription(path="t")))
+    small.do(small.namespace.management.create_subscription(SubscriptionDescription(topic="t", name="s", **IDLE)))
+    log_id = topic.subscription("s").number * KINDS
+    cursors = small.bus.cursors
+    cursor, _ = small.do(cursors.create(topic, log_id, "c", "sim", Start(), 86_400_000, None))
+    for _ in range(3):
+        pass_minutes(small, 6)
+        cursor = small.do(cursors.lease(topic, cursor, "me", MINUTE_MS, None, True))
+    assert "s" in topic.subscriptions
     pass_minutes(small, 10)
     assert not topic.subscriptions

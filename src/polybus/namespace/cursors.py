@@ -150,6 +150,7 @@ class Cursors:
 
         async def move(current: Cursor) -> Cursor:
             current.check_lease(fencing, self._now_ms())
+            self._used(entity, cursor.log_id)
             ends = {partition.index: _end(partition, cursor.log_id) for partition in entity.partitions}
             check_positions(positions, ends)
             return current.advanced(positions)
@@ -160,6 +161,7 @@ class Cursors:
         self, entity: Entity, cursor: Cursor, holder: str, ttl_ms: int, fencing: int | None, force: bool
     ) -> Cursor:
         async def take(current: Cursor) -> Cursor:
+            self._used(entity, cursor.log_id)
             return current.leased(holder, self._now_ms(), ttl_ms, fencing, force)
 
         return await self._change(entity, cursor, take)
@@ -182,6 +184,13 @@ class Cursors:
             return changed
 
         return await self._turns.take((cursor.entity_id, cursor.log_id, cursor.name), work())
+
+    def _used(self, entity: Entity, log_id: int) -> None:
+        """Whoever reads with a cursor uses the entity, which must not delete itself meanwhile."""
+        number = log_id // KINDS
+        settings = entity.settings.subscriptions.get(number) if number else entity.settings.own
+        if settings is not None:
+            settings.accessed_ms = self._now_ms()
 
     async def delete(self, entity: Entity, cursor: Cursor) -> None:
         async def work() -> None:
