@@ -10,6 +10,7 @@ from polybus.namespace import operations
 from polybus.namespace.promise import Promise
 from polybus.partition import settling
 from polybus.partition.log import MAIN
+from polybus.partition.records import number_key
 from polybus.testing.simulation.small_world import SmallWorld
 
 
@@ -48,3 +49,27 @@ def test_steady_sends_do_not_put_off_what_is_due() -> None:
     small.run(1)
     sending = False
     assert entity.settings.own.totals.expired == 10
+
+
+def test_a_damaged_record_does_not_stop_the_clock_of_its_partition() -> None:
+    """The sweep comes upon it again and again; locks end all the same."""
+    small = SmallWorld(1)
+    small.queue("q", lock_duration_ms=5_000)
+    (number,) = small.sent("q", "damaged", ttl_ms=10_000)
+    small.run(1)
+    (held,) = small.receive("q").got
+    done: Promise[None] = Promise()
+    broker, log = held.partition.require(), held.log
+    settling.defer(broker, log, held.lock, small.world.clock.now(), None, done.reply, None)
+    small.answer(done)
+    store = small.bus.stores[0]
+    store.batch.put(number_key(log.deferred_prefix, number), b"damaged")
+    store.touch()
+    small.run(1)
+    small.restart()
+    small.run(20)
+    small.sent("q", "good")
+    (held,) = small.receive("q").got
+    small.run(7)
+    assert held.entry.delivery_count == 1
+    assert held.partition.problem == "a message record is too short"

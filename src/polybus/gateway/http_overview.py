@@ -44,7 +44,7 @@ def _partition_overview(partition: PartitionHost, numbers: Iterable[int]) -> dic
         "store": store.url,
         "store_id": store.store_id.hex(),
         "available": partition.available,
-        "problem": None if partition.available else partition.problem or store.last_error,
+        "problem": partition.problem or (None if partition.available else store.last_error),
         "max_bytes": partition.settings.max_bytes,
         "counts": counts.by_name(),
     }

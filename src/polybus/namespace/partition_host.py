@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from polybus.clock import Clock
-from polybus.errors import PartitionUnavailable, PolybusError
+from polybus.errors import PartitionUnavailable, PolybusError, StoreError
 from polybus.limits import RECOVER_MS
 from polybus.message.message import Message
 from polybus.namespace.promise import Handle, Loop, Promise, pause
@@ -53,7 +53,7 @@ class PartitionHost:
         self.store = store
         self.broker: Broker | None = None
         self.problem: str | None = None
-        """Why the partition did not come up though its store did: a damaged record."""
+        """Why the partition did not come up though its store did, or cannot do its work: a damaged record."""
         self.sources: dict[int, Source] = {}
         self.session_sources: dict[int, SessionSource] = {}
         self.on_opening: Callable[[PartitionHost, Broker], None] | None = None
@@ -231,7 +231,9 @@ class PartitionHost:
     def _rearm(self, promise: Promise[Any]) -> None:
         try:
             promise.result()
-        except PartitionUnavailable:
+        except (PartitionUnavailable, StoreError) as error:
+            if isinstance(error, StoreError):
+                self.problem = str(error)  # a damaged record; it must not stop the clock for all the others
             if self.broker is not None:  # else opening the store again sets the timers anew
                 self._arm_in(RECOVER_MS)
             return
