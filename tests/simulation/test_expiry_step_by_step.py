@@ -7,6 +7,7 @@ import pytest
 from polybus.errors import MessageNotFound, PolybusError
 from polybus.message.message import build
 from polybus.namespace import operations
+from polybus.namespace.names import parse_address
 from polybus.namespace.promise import Promise
 from polybus.partition import settling
 from polybus.partition.log import MAIN
@@ -73,3 +74,16 @@ def test_a_damaged_record_does_not_stop_the_clock_of_its_partition() -> None:
     small.run(7)
     assert held.entry.delivery_count == 1
     assert held.partition.problem == "a message record is too short"
+
+
+def test_a_session_is_found_behind_many_in_which_everything_has_expired() -> None:
+    small = SmallWorld(1)
+    small.queue("q", requires_session=True)
+    for number in range(200):
+        small.sent("q", "old", session_id=f"{number:03}", ttl_ms=60_000)
+    small.sent("q", "new", session_id="200")
+    small.restart()
+    small.world.jump_wall(100_000)  # no timer has rung yet: the sweep did not come to them
+    entity = small.namespace.entity("q")
+    held = small.answer(entity.session_source(parse_address("q")).accept_next(object(), 5_000))
+    assert held.id == "200"

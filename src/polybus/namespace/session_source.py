@@ -250,7 +250,10 @@ class SessionSource:
         try:
             session = await partition.run(holding.accept_next(broker, log, self._clock.now(), waiter.holder))
             if session is None:
-                return False
+                if not holding.book(log).has_more():
+                    return False
+                await partition.turn()
+                return True
             held = await self._hold(partition, log, session)
         except PolybusError:
             partition.try_again(self.seek)

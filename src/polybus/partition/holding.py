@@ -19,6 +19,8 @@ from polybus.rows import Get, Scan
 
 SCAN_SESSIONS: Final = 64
 """Sessions that one scan looks for: each costs a seek."""
+EMPTY_SESSIONS: Final = 64
+"""Sessions that one step may find to have nothing: there can be many where everything in them has expired."""
 LIST_ROWS: Final = 512
 LIST_BYTES: Final = 1 << 20
 """States that one scan of the list reads; a state can be as large as a message."""
@@ -52,9 +54,12 @@ def accept(broker: Broker, log: Log, session_id: str, now: Now, holder: object) 
 
 
 def accept_next(broker: Broker, log: Log, now: Now, holder: object) -> Steps[Session | None]:
-    """Locks the session that has waited longest; None where no free session has messages."""
+    """Locks the session that has waited longest; None where no free session has messages.
+
+    None, too, where many had only messages whose time is over: then others wait still, and are looked at next time.
+    """
     sessions = book(log)
-    while True:
+    for _ in range(EMPTY_SESSIONS):
         while sessions.wants_scan():
             yield from scan_sessions(log)
         session_id = next(iter(sessions.waiting), None)
@@ -67,6 +72,7 @@ def accept_next(broker: Broker, log: Log, now: Now, holder: object) -> Steps[Ses
         if session.has_ready():
             return session
         sessions.let_go(session)
+    return None
 
 
 def _lost(session: Session) -> SessionLockLost:

@@ -165,6 +165,10 @@ class SessionBook:
     def has_waiting(self) -> bool:
         return bool(self.waiting) or not self.scan_done
 
+    def has_more(self) -> bool:
+        """Whether there are sessions to look at, or to look for, at once."""
+        return bool(self.waiting) or self.wants_scan()
+
     def wants_scan(self) -> bool:
         return not self.waiting and not self.scan_done and not self.scanning
 

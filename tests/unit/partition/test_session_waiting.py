@@ -1,5 +1,8 @@
 """Which session is next, also when there are more of them than memory holds."""
 
+import pytest
+
+from polybus.message.message import build
 from polybus.partition import holding
 from polybus.partition.sessions import Session
 from tests.unit.partition.kit import LOCK_MS, queue, tiny
@@ -144,3 +147,20 @@ def test_a_read_that_fails_gives_the_session_back() -> None:
     solo.begin(holding.accept(solo.broker, solo.log(), "a", solo.now, "me")).drop()
     assert holding.book(solo.log()).held == {}
     assert all_next(solo) == ["a"]
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_sessions_in_which_everything_has_expired_are_passed_in_bounded_steps(opened: bool) -> None:
+    """Reads of an embedded store hold up everybody, and the sweep has not come to them yet."""
+    solo = queue(sessions=True)
+    solo.audited = False
+    solo.send_all([build(b"", session_id=f"{number:03}", ttl_ms=10) for number in range(200)])
+    solo.send(session_id="200")
+    if opened:
+        solo.crash()
+    solo.pass_time(20)
+    steps = 0
+    while (session := solo.accept_next()) is None:
+        assert holding.book(solo.log()).has_more()
+        steps += 1
+    assert (session.id, steps) == ("200", 200 // holding.EMPTY_SESSIONS)
