@@ -35,7 +35,7 @@ from polybus.namespace.names import fold, parse_forward_target
 from polybus.namespace.partition_host import PartitionHost
 from polybus.namespace.placement import place
 from polybus.namespace.remains import remains_key
-from polybus.namespace.rule_compiler import compile_rule
+from polybus.namespace.rule_compiler import check_room, compile_rule
 from polybus.namespace.rule_description import DEFAULT_RULE, RuleDescription
 from polybus.namespace.rule_validation import validate_rule
 from polybus.namespace.store_host import StoreHost
@@ -278,6 +278,9 @@ class Management:
         for rule in chosen:
             validate_rule(rule)
             compile_rule(rule)
+        if len({fold(rule.name) for rule in chosen}) < len(chosen):
+            raise EntityAlreadyExists(f"Two rules of the subscription '{described.name}' have the same name.")
+        check_room(entity.settings.rules, chosen)
         number = entity.next_subscription
         entity.next_subscription += 1
         changes = self._entity_changes(entity, entity.description)
@@ -369,15 +372,12 @@ class Management:
             )
         rule = replace(rule, created_at_ms=self._bus.clock.now().wall_ms)
         compile_rule(rule)
+        check_room(entity.settings.rules, [rule])
         self._check_healthy(entity)
         order = subscription.next_rule
         key = records.rule_key(entity.id, subscription.number, order)
+        await self._bus.catalogue.write(Changes().put(key, to_dict(rule)))
         entity.add_rule(subscription, order, rule)
-        try:
-            await self._bus.catalogue.write(Changes().put(key, to_dict(rule)))
-        except ServerBusy:
-            entity.remove_rule(subscription, rule.name)
-            raise
         return rule
 
     async def update_rule(self, topic: str, name: str, rule: RuleDescription) -> RuleDescription:
@@ -390,6 +390,7 @@ class Management:
         validate_rule(rule)
         rule = replace(rule, name=old.name, created_at_ms=old.created_at_ms)
         compiled = compile_rule(rule)
+        check_room(entity.settings.rules, [rule], [old])
         self._check_healthy(entity)
         key = records.rule_key(entity.id, subscription.number, order)
         await self._bus.catalogue.write(Changes().put(key, to_dict(rule)))

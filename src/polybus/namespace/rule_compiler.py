@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
+
 from polybus import rules
 from polybus.errors import BugError
 from polybus.namespace.rule_description import (
@@ -19,6 +22,15 @@ def compile_rule(description: RuleDescription) -> rules.Rule:
     if action is not None:
         compiled = rules.SqlAction(action.expression, _values(action.parameters))
     return rules.Rule(description.name, _filter(description), compiled, description.created_at_ms)
+
+
+def check_room(
+    topic: rules.TopicRules, added: Iterable[RuleDescription], removed: Iterable[RuleDescription] = ()
+) -> None:
+    """QuotaExceeded where the topic cannot take the rules in the place of the others: asked before they are written."""
+    kinds = Counter(rule.filter.kind for rule in added)
+    kinds.subtract(rule.filter.kind for rule in removed)
+    topic.check_room(kinds[FilterKind.SQL], kinds[FilterKind.CORRELATION])
 
 
 def _filter(description: RuleDescription) -> rules.Filter:

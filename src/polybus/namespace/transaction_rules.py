@@ -9,6 +9,7 @@ partition serves again only when the debt was paid. Paying it twice is harmless.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from polybus.namespace.entity import Entity
 from polybus.namespace.names import fold
 from polybus.namespace.partition_host import PartitionHost
 from polybus.namespace.promise import Promise, pause, spawn
-from polybus.namespace.rule_description import RuleDescription
+from polybus.namespace.rule_description import FilterKind, RuleDescription
 from polybus.partition import transactions
 from polybus.partition.broker import Broker
 
@@ -56,26 +57,30 @@ class Step:
 def plan(topic: Entity, changes: list[RuleChange], now_ms: int) -> list[Step]:
     """What the changes come to, one after the other; raises where one of them cannot be."""
     steps: list[Step] = []
-    places: dict[tuple[int, str], int | None] = {}
+    places: dict[tuple[int, str], tuple[int, RuleDescription] | None] = {}
     orders: dict[int, int] = {}
+    more: Counter[FilterKind] = Counter()
     for change in changes:
         subscription = topic.subscription(change.subscription)
         place = (subscription.number, fold(change.name))
-        known = subscription.rules.get(place[1])
-        order = places.get(place, None if known is None else known[0])
+        known = places.get(place, subscription.rules.get(place[1]))
         path = f"{topic.name}|{change.subscription}|{change.name}"
         if change.rule is None:
-            if order is None:
+            if known is None:
                 raise EntityNotFound(f"The messaging entity 'Topic:{path}' could not be found.")
             places[place] = None
-            steps.append(Step(subscription.number, order, change.name, None))
+            more[known[1].filter.kind] -= 1
+            steps.append(Step(subscription.number, known[0], change.name, None))
         else:
-            if order is not None:
+            if known is not None:
                 raise EntityAlreadyExists(f"The messaging entity 'Topic:{path}' already exists.")
             order = orders.get(subscription.number, subscription.next_rule)
             orders[subscription.number] = order + 1
-            places[place] = order
-            steps.append(Step(subscription.number, order, change.name, replace(change.rule, created_at_ms=now_ms)))
+            rule = replace(change.rule, created_at_ms=now_ms)
+            more[rule.filter.kind] += 1
+            topic.settings.rules.check_room(more[FilterKind.SQL], more[FilterKind.CORRELATION])
+            places[place] = (order, rule)
+            steps.append(Step(subscription.number, order, change.name, rule))
     return steps
 
 

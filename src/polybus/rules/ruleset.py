@@ -51,7 +51,7 @@ class TopicRules:
         entries = self._subscriptions.get(subscription, {})
         if rule.name in entries:
             raise EntityAlreadyExists(f"The subscription already has a rule named '{rule.name}'.")
-        self._check_quota(rule.filter)
+        self.check_room(*_counted(rule.filter))
         self._next_number += 1
         self._insert(Entry(self._next_number, subscription, rule))
 
@@ -59,7 +59,7 @@ class TopicRules:
         """Puts the rule in the place of the one of the same name; EntityNotFound if there is none."""
         old = self._entry(subscription, rule.name)
         if type(rule.filter) is not type(old.rule.filter):
-            self._check_quota(rule.filter)
+            self.check_room(*_counted(rule.filter))
         self._take_out(old)
         self._insert(Entry(old.number, subscription, rule))
 
@@ -80,11 +80,11 @@ class TopicRules:
             raise EntityNotFound(f"The subscription has no rule named '{name}'.")
         return entry
 
-    def _check_quota(self, added: Filter) -> None:
-        """spec/amqp.md §8.12"""
-        if isinstance(added, SqlFilter) and self._sql_filters >= SQL_RULES_PER_TOPIC:
+    def check_room(self, sql: int, correlation: int) -> None:
+        """QuotaExceeded if the topic cannot take so many more filters of each kind (spec/amqp.md §8.12)."""
+        if sql > 0 and self._sql_filters + sql > SQL_RULES_PER_TOPIC:
             raise QuotaExceeded(f"A topic cannot have more than {SQL_RULES_PER_TOPIC} SQL filters.")
-        if isinstance(added, CorrelationFilter) and self._correlation_filters >= CORRELATION_RULES_PER_TOPIC:
+        if correlation > 0 and self._correlation_filters + correlation > CORRELATION_RULES_PER_TOPIC:
             most = CORRELATION_RULES_PER_TOPIC
             raise QuotaExceeded(f"A topic cannot have more than {most} correlation filters.")
 
@@ -98,10 +98,9 @@ class TopicRules:
         self._count(entry.rule.filter, -1)
 
     def _count(self, counted: Filter, by: int) -> None:
-        if isinstance(counted, SqlFilter):
-            self._sql_filters += by
-        elif isinstance(counted, CorrelationFilter):
-            self._correlation_filters += by
+        sql, correlation = _counted(counted)
+        self._sql_filters += by * sql
+        self._correlation_filters += by * correlation
         self._stale = True
 
     def _refresh(self) -> None:
@@ -143,6 +142,11 @@ class TopicRules:
             if entry.action is None and subscription not in self._given and subscription not in found:
                 found[subscription] = Copy(subscription, None, [], None)
         return list(found.values())
+
+
+def _counted(filter: Filter) -> tuple[int, int]:  # noqa: A002
+    """For how many SQL filters and how many correlation filters it counts."""
+    return int(isinstance(filter, SqlFilter)), int(isinstance(filter, CorrelationFilter))
 
 
 def _acted(selected: list[Entry], view: MessageView, ids: IdSource, failures: list[Failure]) -> list[Copy]:
