@@ -55,6 +55,8 @@ class Management:
         self._bus = namespace.bus
         self._new_key = new_key
         self._busy: dict[str, None] = {}
+        self._creating: dict[str, EntityDescription] = {}
+        """What is on its way into the catalogue, by folded name: for others it is there already."""
 
     # Queues and topics
 
@@ -84,14 +86,18 @@ class Management:
             "placement": [store.store_id.hex() for store in stores],
             "next_subscription": 1,
         }
-        await self._bus.catalogue.write(Changes().put(records.entity_key(entity_id), record))
-        entity = self._make(entity_id, described, stores)
+        self._creating[fold(described.path)] = described
+        try:
+            await self._bus.catalogue.write(Changes().put(records.entity_key(entity_id), record))
+            entity = self._make(entity_id, described, stores)
+        finally:
+            del self._creating[fold(described.path)]
         await self._open(entity)
         return entity
 
     def _check_name_free(self, path: str) -> None:
         folded = fold(path)
-        for other in self._namespace.entities:
+        for other in (*self._namespace.entities, *self._creating):
             if other == folded:
                 raise EntityAlreadyExists(
                     f"SubCode=40900. Conflict. The messaging entity '{self._namespace.name}:{path}' already exists."
@@ -102,11 +108,12 @@ class Management:
                 )
 
     def _check_quotas(self, described: EntityDescription) -> None:
-        tier, entities = self._namespace.tier, self._namespace.entities
-        if tier.entities_max is not None and len(entities) >= tier.entities_max:
+        tier = self._namespace.tier
+        there = [entity.description for entity in self._namespace.entities.values()] + list(self._creating.values())
+        if tier.entities_max is not None and len(there) >= tier.entities_max:
             raise QuotaExceeded(f"A namespace may have {tier.entities_max} queues and topics.")
         if described.partition_count > 1 or described.enable_partitioning:
-            partitioned = sum(1 for entity in entities.values() if entity.description.enable_partitioning)
+            partitioned = sum(1 for each in there if each.enable_partitioning)
             if partitioned >= tier.partitioned_entities_max and not tier.always_partitioned:
                 raise QuotaExceeded(f"A namespace may have {tier.partitioned_entities_max} partitioned entities.")
 

@@ -8,8 +8,9 @@ from dataclasses import replace
 import pytest
 
 from polybus import limits
-from polybus.errors import ArgumentError, QuotaExceeded
+from polybus.errors import ArgumentError, EntityAlreadyExists, QuotaExceeded
 from polybus.namespace.description import EntityAvailability, QueueDescription, TopicDescription
+from polybus.namespace.promise import spawn
 from polybus.namespace.rule_description import RuleDescription, SqlFilterDescription
 from polybus.namespace.tiers import BASIC, PREMIUM, STANDARD, Tier, TierName
 from tests.requirements.core.conftest import Maker
@@ -209,6 +210,32 @@ def test_a11_partitioned_ones_count_towards_the_entities_of_a_namespace(
     core.queue("c")
     with pytest.raises(QuotaExceeded):
         core.queue("d")
+
+
+def test_a11_the_quotas_hold_for_entities_that_are_created_at_the_same_time(
+    core: CoreBus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "PARTITIONED_ENTITIES", 1)
+    monkeypatch.setattr(limits, "ENTITIES", 3)
+    core.bus.tier = Tier(partitions=2)
+    create = core.namespace.management.create
+    asked = [QueueDescription(path=path, enable_partitioning=path < "c") for path in "abcdef"]
+    creating = [spawn(create(each)) for each in asked]
+    core.run(1)
+    assert sorted(core.namespace.entities) == ["a", "c", "d"]
+    for promise in (creating[1], creating[4], creating[5]):
+        with pytest.raises(QuotaExceeded):
+            promise.result()
+
+
+def test_names_that_lie_in_one_another_are_not_created_at_the_same_time(core: CoreBus) -> None:
+    create = core.namespace.management.create
+    creating = [spawn(create(QueueDescription(path=path))) for path in ("x", "X/y", "z/x", "Z")]
+    core.run(1)
+    assert sorted(core.namespace.entities) == ["x", "z/x"]
+    for promise in (creating[1], creating[3]):
+        with pytest.raises(EntityAlreadyExists):
+            promise.result()
 
 
 def test_a12_a_partitioned_entity_goes_on_in_a_premium_namespace(core: CoreBus) -> None:
