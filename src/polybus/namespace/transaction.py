@@ -48,14 +48,16 @@ _ID: Final = struct.Struct(">QQ")
 class Transaction:
     """One open transaction."""
 
-    def __init__(self, txn_id: bytes, clock: Clock, rules: TransactionRules) -> None:
+    def __init__(self, txn_id: bytes, home: Transactions, clock: Clock, rules: TransactionRules) -> None:
         self.id = txn_id
         self.work = transactions.Work()
         self.entity: Entity | None = None
         self.partition: PartitionHost | None = None
         self.done = False
-        self.until_ms = clock.now().mono_ms + TRANSACTION_MS
         self.timer: Handle | None = None
+        """There from the first operation on, which starts the clock (spec/amqp.md §7.2)."""
+        self.until_ms = 0
+        self._home = home
         self._clock = clock
         self._rules = rules
         self._rule_changes: list[RuleChange] = []
@@ -63,7 +65,7 @@ class Transaction:
 
     def send(self, entity: Entity, messages: list[Message], via: Entity | None = None) -> None:
         """Adds sends to the work; `via` is the entity whose outbox carries them, where it is another one."""
-        self._check_open()
+        self._begin()
         keys = self._admit(entity, messages, via)
         if self.entity is entity and via is None:
             self._check_here(entity, keys)
@@ -73,7 +75,7 @@ class Transaction:
 
     async def schedule(self, entity: Entity, messages: list[Message], via: Entity | None = None) -> list[int]:
         """Adds sends for later; gives the numbers that they will have if the transaction is committed."""
-        self._check_open()
+        self._begin()
         keys = self._admit(entity, messages, via)
         index = partition_for(keys[0] or "", len(entity.partitions)) if entity.partitioned and keys else 0
         numbers = await entity.partitions[index].reserve(len(messages))
@@ -131,7 +133,7 @@ class Transaction:
         properties: dict[str, object] | None = None,
     ) -> None:
         """Adds a settlement to the work; the message stays locked and nobody else can settle it."""
-        self._check_open()
+        self._begin()
         if self.partition is None:
             self._settle_at(entity, delivery.partition.index)
         if self.partition is not delivery.partition:
@@ -152,7 +154,7 @@ class Transaction:
 
     def change_rule(self, topic: Entity, change: RuleChange) -> None:
         """Adds or removes a rule with the commit. Only the topic at which the transaction works can be changed."""
-        self._check_open()
+        self._begin()
         if topic.partitioned:
             raise InvalidOperation(PARTITIONED_RULES)
         if self.entity is not None and self.entity is not topic:
@@ -166,6 +168,12 @@ class Transaction:
     def _settle_at(self, entity: Entity, index: int) -> None:
         self.entity = entity
         self.partition = entity.partitions[index]
+
+    def _begin(self) -> None:
+        """An operation comes."""
+        self._check_open()
+        if self.timer is None:
+            self._home.begun(self)
 
     def _check_open(self) -> None:
         if self.done:
@@ -209,10 +217,11 @@ class Transaction:
         self.done = True
         if self.timer is not None:
             self.timer.cancel()
+            self._home.ended(self)
 
 
 class Transactions:
-    """The open transactions of a namespace."""
+    """The transactions of a namespace that have begun and not ended."""
 
     def __init__(self, loop: Loop, clock: Clock, rules: TransactionRules) -> None:
         self._loop = loop
@@ -224,19 +233,17 @@ class Transactions:
 
     def declare(self) -> Transaction:
         self._counter += 1
-        transaction = Transaction(_ID.pack(self.incarnation, self._counter), self._clock, self._rules)
-        self._open[transaction.id] = transaction
-        transaction.timer = self._loop.call_later(TRANSACTION_MS / 1000, self._timed_out, transaction)
-        return transaction
+        return Transaction(_ID.pack(self.incarnation, self._counter), self, self._clock, self._rules)
 
-    def find(self, txn_id: bytes) -> Transaction:
-        transaction = self._open.get(txn_id)
-        if transaction is None or transaction.done:
-            raise TransactionUnknown("The transaction is unknown: it was completed, rolled back or timed out.")
-        return transaction
+    def begun(self, transaction: Transaction) -> None:
+        self._open[transaction.id] = transaction
+        transaction.until_ms = self._clock.now().mono_ms + TRANSACTION_MS
+        transaction.timer = self._loop.call_later(TRANSACTION_MS / 1000, transaction.roll_back)
+
+    def ended(self, transaction: Transaction) -> None:
+        self._open.pop(transaction.id, None)
 
     async def discharge(self, transaction: Transaction, fail: bool) -> None:
-        self._open.pop(transaction.id, None)
         if fail:
             transaction.roll_back()
         else:
@@ -246,8 +253,4 @@ class Transactions:
         """The clock was moved by hand: what it has made too old ends now, and not when its timer rings."""
         now_ms = self._clock.now().mono_ms
         for transaction in [each for each in self._open.values() if each.until_ms <= now_ms]:
-            self._timed_out(transaction)
-
-    def _timed_out(self, transaction: Transaction) -> None:
-        self._open.pop(transaction.id, None)
-        transaction.roll_back()
+            transaction.roll_back()

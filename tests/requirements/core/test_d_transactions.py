@@ -183,3 +183,27 @@ def test_d6_rules_are_added_and_removed_while_messages_flow(core: CoreBus, parti
     core.sent("t", "blue 3", subject="blue")
     core.sent("t", "red 3", subject="red")
     assert sorted(core.drain("t/Subscriptions/s")) == ["blue 2", "blue 3", "red 1"]
+
+
+def test_a_transaction_has_two_minutes_from_its_first_operation(core: CoreBus) -> None:
+    core.queue("q")
+    transaction = core.transaction()
+    core.run(150)
+    core.join(transaction, "q", "in time")
+    core.run(119)
+    core.commit(transaction)
+    late = core.transaction()
+    core.join(late, "q", "too late")
+    core.run(121)
+    with pytest.raises(TransactionUnknown):
+        core.commit(late)
+    assert core.bodies("q") == ["in time"]
+
+
+def test_nothing_is_remembered_of_transactions_that_are_rolled_back(core: CoreBus) -> None:
+    core.queue("q")
+    for _ in range(3):
+        transaction = core.transaction()
+        core.join(transaction, "q", "never")
+        transaction.roll_back()
+    assert core.namespace.transactions._open == {}
