@@ -72,6 +72,8 @@ class Transaction:
             self.work.sends += messages
         else:
             self.work.transfers += [(entity.name, message) for message in messages]
+        if keys and keys[0] is not None:
+            self._keys.setdefault(entity.id, keys[0])
 
     async def schedule(self, entity: Entity, messages: list[Message], via: Entity | None = None) -> list[int]:
         """Adds sends for later; gives the numbers that they will have if the transaction is committed."""
@@ -88,24 +90,26 @@ class Transaction:
         entity.check_sendable()
         if len(self.work.sends) + len(self.work.transfers) + len(messages) > TRANSACTION_MESSAGES:
             raise QuotaExceeded(f"A transaction cannot have more than {TRANSACTION_MESSAGES} messages.")
-        keys = [self._key(entity, message) for message in messages]
+        keys = self._keys_of(entity, messages)
         home = via or self.entity or entity
         if self.partition is None and messages:
             self._settle_at(home, self._home_index(home, entity, messages[0], keys[0]))
         return keys
 
-    def _key(self, entity: Entity, message: Message) -> str | None:
-        key = key_of(message, entity.detects_duplicates)
+    def _keys_of(self, entity: Entity, messages: list[Message]) -> list[str | None]:
+        """The keys of the messages: on a partitioned entity one and the same, also as that of earlier sends (D1-D4)."""
+        keys = [key_of(message, entity.detects_duplicates) for message in messages]
         if not entity.partitioned:
-            return key
-        if entity.settings.own.requires_session and message.session_id is None:
-            raise InvalidOperation(NO_SESSION.format(entity.name))
-        if key is None:
-            raise InvalidOperation(NO_KEY.format(entity.name))
-        first = self._keys.setdefault(entity.id, key)
-        if key != first:
-            raise InvalidOperation(OTHER_KEY.format(entity.name, key, first))
-        return key
+            return keys
+        for message, key in zip(messages, keys, strict=True):
+            if entity.settings.own.requires_session and message.session_id is None:
+                raise InvalidOperation(NO_SESSION.format(entity.name))
+            if key is None:
+                raise InvalidOperation(NO_KEY.format(entity.name))
+            first = self._keys.get(entity.id, keys[0])
+            if key != first:
+                raise InvalidOperation(OTHER_KEY.format(entity.name, key, first))
+        return keys
 
     def _home_index(self, home: Entity, entity: Entity, message: Message, key: str | None) -> int:
         if not home.partitioned:

@@ -6,6 +6,7 @@ import pytest
 
 from polybus.errors import InvalidOperation, PartitionUnavailable, QuotaExceeded, TransactionUnknown
 from polybus.limits import TRANSACTION_MS
+from polybus.message.message import build
 from polybus.namespace.rule_description import CorrelationFilterDescription, RuleDescription
 from polybus.testing.sim_store import Fault
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
@@ -207,3 +208,16 @@ def test_nothing_is_remembered_of_transactions_that_are_rolled_back(core: CoreBu
         core.join(transaction, "q", "never")
         transaction.roll_back()
     assert core.namespace.transactions._open == {}
+
+
+def test_d2_a_refused_send_does_not_decide_the_key(core: CoreBus) -> None:
+    queue = core.queue("q", PARTITIONS)
+    transaction = core.transaction()
+    for second in ({}, {"partition_key": "b"}):
+        with pytest.raises(InvalidOperation):
+            transaction.send(queue, [build(b"1", partition_key="a"), build(b"2", **second)])
+    core.join(transaction, "q", "kept", partition_key="b")
+    with pytest.raises(InvalidOperation):
+        core.join(transaction, "q", partition_key="a")
+    core.commit(transaction)
+    assert core.bodies("q") == ["kept"]
