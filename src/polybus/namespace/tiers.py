@@ -34,11 +34,16 @@ class Tier:
     premium_partitions: int | None = None
 
     def __post_init__(self) -> None:
-        for count in (self.partitions, self.premium_partitions or 1):
+        for count in (self.partitions, 1 if self.premium_partitions is None else self.premium_partitions):
             if not 1 <= count <= limits.PARTITIONS_MAX:
                 raise ArgumentError(
                     f"The number of partitions must be between 1 and {limits.PARTITIONS_MAX}, not {count}."
                 )
+        if self.premium_partitions is not None and PREMIUM_SIZES_MB[0] % self.premium_partitions:
+            raise ArgumentError(
+                "Premium partitions share the size that was chosen evenly: their number must be a power of two up to"
+                f" {PREMIUM_SIZES_MB[0]}, not {self.premium_partitions}."
+            )
 
     @property
     def is_premium(self) -> bool:

@@ -250,6 +250,19 @@ def test_premium_sizes_are_shown_as_chosen(size: int) -> None:
         assert asked_form(one, tier).max_size_in_megabytes == size
 
 
+@pytest.mark.parametrize("count", [0, 3, 6, 2048])
+def test_premium_partitions_that_cannot_share_every_size_are_refused(count: int) -> None:
+    with pytest.raises(ArgumentError, match=f"not {count}"):
+        Tier(TierName.PREMIUM, premium_partitions=count)
+
+
+@pytest.mark.parametrize("count", [1, 4, 16])
+def test_every_size_can_be_shared_over_premium_partitions(count: int) -> None:
+    tier = Tier(TierName.PREMIUM, premium_partitions=count)
+    for size in tier.sizes_mb:
+        assert created(queue(max_size_in_megabytes=size), tier).shown_size_in_megabytes == size
+
+
 @pytest.mark.parametrize("size", [1024, 2048, 3072, 4096, 5120])
 def test_each_partition_has_the_size_that_was_chosen_in_standard(size: int) -> None:
     one = created(queue(enable_partitioning=True, max_size_in_megabytes=size))
