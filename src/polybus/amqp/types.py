@@ -81,7 +81,7 @@ class Float32(float):
 
 @mypyc_attr(native_class=False)
 class Decimal32(bytes):
-    """The four raw bytes of an IEEE 754 decimal: carried through, never calculated with."""
+    """The four raw bytes of an IEEE 754 decimal, carried through; `message.decimals` tells the number."""
 
     __slots__ = ()
 

@@ -11,9 +11,10 @@ from decimal import Decimal
 from typing import Final
 from uuid import UUID
 
-from polybus.amqp.types import Described, Int, Timestamp, ULong
+from polybus.amqp.types import Decimal32, Decimal64, Decimal128, Described, Int, Timestamp, ULong
 from polybus.errors import ArgumentError, ArgumentOutOfRange, InvalidOperation
 from polybus.gateway.amqp_call import Answer, Call, nothing
+from polybus.message.decimals import decimal_of
 from polybus.namespace.description import SubscriptionDescription
 from polybus.namespace.rule_compiler import compile_rule
 from polybus.namespace.rule_description import (
@@ -163,6 +164,8 @@ def _scalar(value: object) -> Scalar:
         return str(value)
     if isinstance(value, float):
         return float(value)
+    if isinstance(value, (Decimal32, Decimal64, Decimal128)):
+        return decimal_of(value)
     if isinstance(value, (UUID, bytes)):
         return value
     raise ArgumentError("A property of a correlation filter has a type that cannot be compared.")

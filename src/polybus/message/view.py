@@ -8,6 +8,7 @@ from typing import Final
 from uuid import UUID
 
 from polybus.amqp.types import Decimal32, Decimal64, Decimal128, Timestamp
+from polybus.message.decimals import decimal_of
 from polybus.message.message import (
     CONTENT_TYPE,
     CORRELATION_ID,
@@ -49,7 +50,7 @@ def instant(ms: int) -> datetime:
 
 
 def rule_value(value: object) -> RuleValue:
-    """An AMQP value in the rules' types; what they cannot compare (lists, maps, decimals) becomes None."""
+    """An AMQP value in the rules' types; what they cannot compare (lists, maps) becomes None."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Timestamp):
@@ -62,7 +63,7 @@ def rule_value(value: object) -> RuleValue:
     if isinstance(value, float):
         return float(value)
     if isinstance(value, (Decimal32, Decimal64, Decimal128)):
-        return None
+        return decimal_of(value)
     return value if isinstance(value, (bytes, UUID)) else None
 
 

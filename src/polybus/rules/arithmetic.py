@@ -14,7 +14,7 @@ from typing import Final
 
 from polybus.limits import RULE_STRING_CHARACTERS
 from polybus.rules.failure import divided_by_zero, out_of_range, overflowed
-from polybus.rules.values import INT64_MAX, INT64_MIN, Value, in_utc
+from polybus.rules.values import INT64_MAX, INT64_MIN, Value, as_double, in_utc
 
 # C#'s decimal has 28 to 29 digits. A context of our own keeps results the same whatever the process sets.
 _DECIMALS: Final = Context(prec=28, traps=[DivisionByZero, InvalidOperation, Overflow])
@@ -77,14 +77,8 @@ def _in_range(result: int) -> int:
 def _mixed(sign: str, left: int | float | Decimal, right: int | float | Decimal) -> float | Decimal:
     """A double wins over a decimal: C# has no implicit way between them, and a double never fails."""
     if isinstance(left, float) or isinstance(right, float):
-        return _doubles(sign, _double(left), _double(right))
+        return _doubles(sign, as_double(left), as_double(right))
     return _decimals(sign, Decimal(left), Decimal(right))
-
-
-def _double(number: int | float | Decimal) -> float:
-    if isinstance(number, Decimal) and number.is_nan():
-        return math.nan
-    return float(number)
 
 
 def _doubles(sign: str, left: float, right: float) -> float:

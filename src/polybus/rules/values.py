@@ -6,6 +6,7 @@ promote as C# does (an integer meets a double as a double); what C# would not co
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -57,18 +58,20 @@ def compare(sign: str, left: Value, right: Value, ignore_case: bool = False) -> 
 
 
 def _compare_mixed(sign: str, left: Value, right: Value) -> bool | None:
-    """Only numbers of different kinds compare."""
+    """Only numbers of different kinds compare; a double wins, over a decimal too, as in arithmetic."""
     if type(left) not in _NUMBERS or type(right) not in _NUMBERS:
         return None
-    if isinstance(left, Decimal):
-        assert isinstance(right, (int, float))
-        return _compare_decimals(sign, left, Decimal(right))
-    if isinstance(right, Decimal):
-        assert isinstance(left, (int, float))
-        return _compare_decimals(sign, Decimal(left), right)
-    assert isinstance(left, (int, float))
-    assert isinstance(right, (int, float))
-    return TESTS[sign](float(left), float(right))
+    assert isinstance(left, (int, float, Decimal))
+    assert isinstance(right, (int, float, Decimal))
+    if isinstance(left, float) or isinstance(right, float):
+        return TESTS[sign](as_double(left), as_double(right))
+    return _compare_decimals(sign, Decimal(left), Decimal(right))
+
+
+def as_double(number: int | float | Decimal) -> float:
+    if isinstance(number, Decimal) and number.is_nan():
+        return math.nan
+    return float(number)
 
 
 def _compare_decimals(sign: str, left: Decimal, right: Decimal) -> bool:

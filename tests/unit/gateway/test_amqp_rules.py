@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import datetime
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from polybus.amqp.types import Described, Int, Timestamp, ULong
+from polybus.amqp.types import Decimal128, Described, Int, Timestamp, ULong
 from polybus.errors import ArgumentError
 from polybus.gateway.amqp_rules import described_rule, rule_from
 from polybus.namespace.rule_description import CorrelationFilterDescription, FilterKind, SqlFilterDescription
@@ -208,6 +209,13 @@ def test_values_keep_their_types_through_the_catalogue_and_back() -> None:
     assert {name: type(value) for name, value in described.items()} == {
         name: type(value) for name, value in properties.items()
     }
+
+
+def test_a_decimal_is_a_number() -> None:
+    price = Decimal128(bytes.fromhex("303c00000000000000000000000003e7"))
+    rule = rule_from("r", {"correlation-filter": {"properties": {"price": price}}})
+    assert isinstance(rule.filter, CorrelationFilterDescription)
+    assert dict(rule.filter.properties)["price"].python == Decimal("9.99")
 
 
 def test_true_and_false_filters_have_their_own_descriptors() -> None:

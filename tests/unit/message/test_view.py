@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from polybus.amqp.types import Char, Decimal64, Float32, Int, Symbol, Timestamp, UByte, ULong
+from polybus.amqp.types import Char, Decimal64, Decimal128, Float32, Int, Symbol, Timestamp, UByte, ULong
 from polybus.message.message import Message, build
 from polybus.message.overlay import Overlay
 from polybus.message.rendering import Marks
@@ -94,7 +94,8 @@ def test_the_overlay_is_seen() -> None:
         (Timestamp(WHEN_MS), WHEN),
         (Timestamp(-(1 << 63)), datetime(1, 1, 1, tzinfo=UTC)),
         (Timestamp((1 << 63) - 1), datetime(9999, 12, 31, 23, 59, 59, 999000, tzinfo=UTC)),
-        (Decimal64(bytes(8)), None),
+        (Decimal64(bytes(8)), Decimal("0E-398")),
+        (Decimal128(bytes.fromhex("303c00000000000000000000000003e7")), Decimal("9.99")),
         ([1], None),
         ({"a": 1}, None),
     ],

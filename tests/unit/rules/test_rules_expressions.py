@@ -76,7 +76,7 @@ NUMBERS = [
     ("price > 2", T),
     ("price < 3", T),
     ("total > 10", T),
-    ("total = 10.1", F),
+    ("total = 10.1", T),
     ("total < 10.2", T),
     ("total > price", T),
     ("price < total", T),
