@@ -19,12 +19,16 @@ find_python() {
 }
 
 prepare() {
-    local purpose=$1 extras=$1 wanted
+    local purpose=$1 extras=$1 wanted python
     wanted=$(cat pyproject.toml scripts/environment.sh | cksum)
     if [ "$(cat "$venv/.ready-$purpose" 2>/dev/null)" != "$wanted" ]; then
-        [ -x "$venv/bin/python" ] || "$(find_python)" -m venv "$venv"
+        # Whatever fails here ends the script, also one that goes on after failures: it must not count as done.
+        if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+            python=$(find_python) || exit
+            "$python" -m venv "$venv" || exit
+        fi
         echo "polybus: installing what '$purpose' needs into .venv ..."
-        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e ".[$extras]"
+        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e ".[$extras]" || exit
         rm -f "$venv"/.ready-*
         echo "$wanted" >"$venv/.ready-$purpose"
         [ "$purpose" = dev ] && echo "$wanted" >"$venv/.ready-serve"
