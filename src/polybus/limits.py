@@ -329,6 +329,8 @@ CHECK_PAGE = 1_000
 # --- namespace: stores that come back ---
 RECOVER_MS = 100
 """Between two tries to bring up a store's partitions while another store, or the catalogue, is not there yet."""
+REROUTE_MS = 15_000
+"""B10: a send whose partitions fail one after the other is answered by then, whatever becomes of it."""
 DOUBT_MS = 2_500
 """How long a send in doubt waits for the catalogue; with two hung commits it stays within the 15 s of B10."""
 

@@ -36,7 +36,7 @@ class Namespace:
         self.bus = bus
         self.entities: dict[str, Entity] = {}
         self.created_ms = bus.clock.now().wall_ms
-        self.sender = Sender(bus.recovery)
+        self.sender = Sender(bus.recovery, bus.loop, bus.clock)
         self.forwarder = Forwarder(bus, bus.loop, bus.clock)
         self.management = Management(self, bus.new_key)
         self.transactions = Transactions(bus.loop, bus.clock, TransactionRules(bus, self.management))

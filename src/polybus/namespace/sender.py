@@ -2,7 +2,8 @@
 
 A send that no store has seen is simply sent elsewhere. One whose commit failed is in doubt: the partition that
 takes it over writes, in the same batch, a mark that names what the failed one may hold, and before that one
-serves again its doubtful rows are removed (see `recovery`). So a send in doubt is neither lost nor doubled.
+serves again its doubtful rows are removed (see `recovery`). So a send in doubt is neither lost nor doubled. Stores that
+hang one after the other can take longer than a sender may wait: in time he hears that nobody knows.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 from typing import Protocol
 
 from polybus.amqp.codec import encode
+from polybus.clock import Clock
 from polybus.errors import MessageTooLarge, PartitionUnavailable, PolybusError, QuotaExceeded, ServerBusy
+from polybus.limits import REROUTE_MS
 from polybus.message.message import Message
 from polybus.namespace.entity import Entity
 from polybus.namespace.partition_host import PartitionHost, Unkeyed
-from polybus.namespace.promise import Promise
+from polybus.namespace.promise import Handle, Loop, Promise
 from polybus.namespace.routing import batch_key, key_of, partition_for
 from polybus.namespace.store_host import InDoubt, StoreHost
 from polybus.partition.broker import Broker
@@ -38,9 +41,20 @@ class Doubts(Protocol):
 class _Wandering(Unkeyed):
     """A send that may go to any partition."""
 
-    __slots__ = ("context", "doubtful", "entity", "keys", "messages", "partition", "reply")
+    __slots__ = (
+        "answered",
+        "began_ms",
+        "context",
+        "doubtful",
+        "entity",
+        "keys",
+        "messages",
+        "partition",
+        "reply",
+        "timer",
+    )
 
-    def __init__(self, entity: Entity, messages: list[Message], reply: Reply, context: object) -> None:
+    def __init__(self, entity: Entity, messages: list[Message], reply: Reply, context: object, began_ms: int) -> None:
         self.entity = entity
         self.messages = messages
         self.reply = reply
@@ -48,6 +62,11 @@ class _Wandering(Unkeyed):
         self.partition: PartitionHost | None = None
         self.keys: list[bytes] | None = None
         self.doubtful: list[tuple[StoreHost, list[bytes]]] | None = None
+        self.began_ms = began_ms
+        self.timer: Handle | None = None
+        """There from the first failure on."""
+        self.answered = False
+        """The sender has heard that nobody knows: nothing is tried any more."""
 
     def written(self, keys: list[bytes]) -> None:
         """The messages are in the open output: in the same one the failed partitions' rows are named."""
@@ -58,8 +77,10 @@ class _Wandering(Unkeyed):
 
 
 class Sender:
-    def __init__(self, doubts: Doubts) -> None:
+    def __init__(self, doubts: Doubts, loop: Loop, clock: Clock) -> None:
         self._doubts = doubts
+        self._loop = loop
+        self._clock = clock
         self._reply_unkeyed: Reply = self._answered  # made once: to ask for a method costs each time
         self.rerouted = 0
         self.refused = 0
@@ -87,7 +108,7 @@ class Sender:
                 partition = entity.partitions[partition_for(key, len(entity.partitions))]
                 self._send_to(partition, messages, reply, context)
             else:
-                self._wander(_Wandering(entity, messages, reply, context))
+                self._wander(_Wandering(entity, messages, reply, context, self._clock.now().mono_ms))
 
     def _send_to(self, partition: PartitionHost, messages: list[Message], reply: Reply, context: object) -> None:
         try:
@@ -120,12 +141,15 @@ class Sender:
     def _answered(self, context: object, result: object, error: PolybusError | None) -> None:
         assert isinstance(context, _Wandering)
         send = context
-        if error is None and send.doubtful is None:
+        if error is None and send.timer is None:
             send.reply(send.context, result, None)
             return
-        if not isinstance(error, (PartitionUnavailable, QuotaExceeded)):
+        if send.answered or not isinstance(error, (PartitionUnavailable, QuotaExceeded)):
             self._reply(send, result, error)
             return
+        if send.timer is None:
+            left_ms = send.began_ms + REROUTE_MS - self._clock.now().mono_ms
+            send.timer = self._loop.call_later(max(left_ms, 0) / 1000, self._give_up, send)
         self.rerouted += 1
         partition = send.partition
         if isinstance(error, InDoubt) and partition is not None:
@@ -142,17 +166,27 @@ class Sender:
         try:
             if written is not None:
                 written.result()
+            if send.answered:
+                raise PartitionUnavailable("The sender does not wait any more.")
             self._wander(send)
         except PolybusError as error:
             self._reply(send, None, error)
 
+    def _give_up(self, send: _Wandering) -> None:
+        self.refused += 1
+        send.answered = True
+        send.reply(send.context, None, InDoubt("Several messaging stores of this entity do not answer. Try again."))
+
     def _reply(self, send: _Wandering, result: object, error: PolybusError | None) -> None:
+        if send.timer is not None:
+            send.timer.cancel()
         if send.doubtful is not None:
             for store, _ in send.doubtful:
                 self._doubts.arrived(store)
             if error is not None and not isinstance(error, InDoubt):
                 error = InDoubt(f"A messaging store failed during a commit, and then: {error}")
-        send.reply(send.context, result, error)
+        if not send.answered:
+            send.reply(send.context, result, error)
 
 
 def check_open(partition: PartitionHost) -> None:

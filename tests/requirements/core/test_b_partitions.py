@@ -8,6 +8,7 @@ import pytest
 
 from polybus.errors import InvalidOperation, PartitionUnavailable
 from polybus.message.message import build
+from polybus.namespace.description import EntityAvailability
 from polybus.namespace.rule_description import RuleDescription, SqlActionDescription
 from polybus.testing.sim_store import Fault
 from tests.requirements.core.conftest import Maker
@@ -161,7 +162,7 @@ def test_b10_a_message_is_moved_at_once_when_the_store_is_known_to_be_down(core:
 
 
 def test_b10_a_hanging_store_delays_a_send_by_less_than_15_seconds(core: CoreBus) -> None:
-    """Two stores hang, one after the other: the worst that one send can meet."""
+    """Two stores hang, one after the other."""
     entity = core.queue("q", PARTITIONS)
     entity.turn = 0
     first, second = (core.store_of(entity.partitions[index]) for index in (0, 1))
@@ -174,6 +175,26 @@ def test_b10_a_hanging_store_delays_a_send_by_less_than_15_seconds(core: CoreBus
         disk.release()
     core.run(20)
     assert core.bodies("q") == ["moved"]
+
+
+def test_b10_no_number_of_hanging_stores_keeps_a_sender_for_more_than_15_seconds(core: CoreBus) -> None:
+    entity = core.queue("q", PARTITIONS)
+    entity.turn = 0
+    for index in range(3):
+        core.disks[core.store_of(entity.partitions[index])].plan(Fault.HANG)
+    before = core.world.loop.time()
+    with pytest.raises(PartitionUnavailable) as unknown:
+        core.sent("q", "in doubt")
+    assert unknown.value.retryable
+    assert core.world.loop.time() - before < 15.1
+    core.run(10)
+    for disk in core.disks:
+        disk.release()
+    core.run(20)
+    assert core.bodies("q") in ([], ["in doubt"])
+    assert core.namespace.entity("q").availability is EntityAvailability.AVAILABLE
+    for number in range(PARTITIONS):
+        core.sent("q", str(number))
 
 
 @pytest.mark.parametrize("field", ["session_id", "partition_key", "message_id"])
