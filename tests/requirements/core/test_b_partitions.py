@@ -9,6 +9,7 @@ import pytest
 from polybus.errors import InvalidOperation, PartitionUnavailable
 from polybus.message.message import build
 from polybus.namespace.description import EntityAvailability
+from polybus.namespace.routing import HASH_VERSION, partition_for
 from polybus.namespace.rule_description import RuleDescription, SqlActionDescription
 from polybus.testing.sim_store import Fault
 from tests.requirements.core.conftest import Maker
@@ -30,6 +31,13 @@ def test_b1_the_same_key_always_selects_the_same_partition(core: CoreBus) -> Non
         assert set(indexes(numbers_of(core, "q", 5, partition_key=key))) == {expected}
     core.restart()
     assert indexes(core.sent("q", "x", partition_key="a")) == [core.partition("q", "a").index]
+
+
+def test_b1_a_key_selects_the_partition_that_it_has_selected_in_every_version() -> None:
+    """Stores hold what earlier versions have put there: another hash would part keys from their messages."""
+    assert HASH_VERSION == 1
+    places = {"": (4, 0, 0), "a": (15, 1, 2), "b": (5, 1, 5), "order-17": (0, 0, 2), "Zürich": (8, 0, 5)}
+    assert {key: tuple(partition_for(key, count) for count in (16, 2, 7)) for key in places} == places
 
 
 def test_b1_keys_spread_over_the_partitions(core: CoreBus) -> None:
