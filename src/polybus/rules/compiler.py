@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from polybus.limits import RULE_TEXT_CHARACTERS
 from polybus.rules import tree
 from polybus.rules.evaluation import without_message
 from polybus.rules.failure import RuleEvaluationError
@@ -33,7 +34,7 @@ from polybus.rules.nodes import (
     SystemNode,
     UserNode,
 )
-from polybus.rules.values import MIRRORED
+from polybus.rules.values import MIRRORED, Value
 
 _SELF_ORDERED: Final = (int, float, str)
 
@@ -124,10 +125,15 @@ class _Compiler:
         pattern = self.expression(parsed.pattern)
         escape = None if parsed.escape is None else self.expression(parsed.escape)
         mark = "" if escape is None else _character(escape)
-        if isinstance(pattern, ConstantNode) and isinstance(pattern.value, str) and mark is not None:
-            compiled = LikePattern(pattern.value, mark, self._ignore_case)
+        if isinstance(pattern, ConstantNode) and _is_short(pattern.value) and mark is not None:
+            compiled = LikePattern(str(pattern.value), mark, self._ignore_case)
             return _folded(LikePatternNode(operand, compiled), [operand])
         return LikeNode(operand, pattern, escape, self._ignore_case)
+
+
+def _is_short(pattern: Value) -> bool:
+    """Whether it can be a pattern at all; a longer one, put together of parts, fails on each message."""
+    return isinstance(pattern, str) and len(pattern) <= RULE_TEXT_CHARACTERS
 
 
 def _character(node: Node) -> str | None:

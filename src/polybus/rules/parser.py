@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from polybus.limits import RULE_TEXT_CHARACTERS
 from polybus.rules import tree
 from polybus.rules.cursor import Cursor
 from polybus.rules.lexer import DOUBLE, END, INTEGER, NAME, PARAMETER, QUOTED, STRING, Token, wrong
@@ -127,6 +128,7 @@ class Parser(Cursor):
             return tree.Membership(left.position, left, self._choices())
         self.expect("LIKE", "IN or LIKE")
         pattern = self.value(_COMPARED)
+        _check_pattern(pattern)
         escape = self.value(_COMPARED) if self.skip("ESCAPE") else None
         _check_escape(escape)
         return tree.Like(left.position, left, pattern, escape)
@@ -275,6 +277,14 @@ def _system_name(token: Token) -> str:
     if name is None:
         raise wrong(token.position, f"the unknown system property {token}", "one that messages have")
     return name
+
+
+def _check_pattern(pattern: Expression) -> None:
+    """A parameter can be longer than any text, and the time of LIKE grows with its pattern."""
+    text = pattern.value if isinstance(pattern, tree.Constant) else None
+    if isinstance(text, str) and len(text) > RULE_TEXT_CHARACTERS:
+        found = f"a pattern of {len(text)} characters"
+        raise wrong(pattern.position, found, f"at most {RULE_TEXT_CHARACTERS}")
 
 
 def _check_escape(escape: Expression | None) -> None:

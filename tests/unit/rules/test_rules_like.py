@@ -5,7 +5,10 @@ from __future__ import annotations
 import inspect
 
 import pytest
+from rules_kit import Message
 
+from polybus.limits import RULE_TEXT_CHARACTERS
+from polybus.rules import RuleEvaluationError, SqlFilter
 from polybus.rules.like import LikePattern, Segment
 
 
@@ -69,3 +72,9 @@ def test_each_character_is_looked_at_once(length: int) -> None:
     segment.masks = CountingMasks(segment.masks)
     assert segment.end_of_first("a" * length, 0, length) == -1
     assert segment.masks.looks == length
+
+
+def test_a_pattern_that_is_put_together_is_as_short_as_a_text() -> None:
+    together = SqlFilter("a LIKE @p + @p", {"p": "%" * RULE_TEXT_CHARACTERS})
+    with pytest.raises(RuleEvaluationError, match="more than 1024 characters"):
+        together.matches(Message({"a": "x"}))

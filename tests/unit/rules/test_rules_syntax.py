@@ -208,3 +208,11 @@ def test_the_error_is_an_argument_error_on_the_wire() -> None:
 def test_keywords_are_ascii_words_only() -> None:
     with pytest.raises(RuleSyntaxError, match="expected an operator or the end"):
         SqlFilter("a \u0131s null")
+
+
+def test_a_parameter_that_is_a_pattern_is_as_short_as_a_text() -> None:
+    longest = "_" * RULE_TEXT_CHARACTERS
+    assert SqlFilter("a LIKE @p", {"p": longest}).expression == "a LIKE @p"
+    with pytest.raises(RuleSyntaxError, match="found a pattern of 1025 characters, expected at most 1024") as refused:
+        SqlFilter("a = 1 OR a LIKE @p", {"p": longest + "_"})
+    assert refused.value.position == 17
