@@ -198,3 +198,46 @@ def test_a_deletion_whose_outcome_nobody_knows_when_the_bus_stops_is_said_to_be_
     small.heal()
     small.restart()
     assert small.namespace.find("q") is None
+
+
+def test_a_doubted_store_waits_for_one_that_was_not_given_at_the_start() -> None:
+    """The send was taken over by a store that the next process does not know of: its mark is there."""
+    small = SmallWorld(3)
+    small.queue("q", 2)
+    first, second = (small.bus.stores.index(p.store) for p in small.namespace.entity("q").partitions)
+    begin_at(small, "q", first)
+    small.disks[first].plan(Fault.FAIL_AFTER)
+    small.take_down(small.disks[first])
+    small.sent("q", "once")
+    small.world.die()
+    small.heal()
+    disks = small.world.disks
+    small.world.disks = [disk for place, disk in enumerate(disks) if place != second]
+    small.do(small.world.start())
+    small.run(10)
+    assert small.namespace.entity("q").missing_partitions() == [0, 1]
+    assert doubts(small) == 1
+    small.world.die()
+    small.world.disks = disks
+    small.do(small.world.start())
+    small.run(10)
+    assert small.bodies("q") == ["once"]
+    assert (marks(small), doubts(small)) == (0, 0)
+
+
+def test_a_store_that_is_doubted_later_does_not_wait_for_one_that_was_never_given() -> None:
+    """What was not there since the start cannot have taken anything over."""
+    small = SmallWorld(3)
+    small.queue("q", 4)
+    small.world.die()
+    small.world.disks = small.world.disks[:2]
+    small.do(small.world.start())
+    small.run(1)
+    assert len(small.namespace.entity("q").missing_partitions()) == 1
+    begin_at(small, "q", 0)
+    small.disks[0].plan(Fault.FAIL_AFTER)
+    small.sent("q", "once")
+    small.run(10)
+    assert small.bodies("q") == ["once"]
+    assert len(small.namespace.entity("q").missing_partitions()) == 1
+    assert (marks(small), doubts(small)) == (0, 0)

@@ -145,6 +145,11 @@ class Bus:
             self._absent[store_id] = found
         return found
 
+    def misses(self, store: StoreHost) -> bool:
+        """Whether an entity of this store has partitions on one that was not given: its marks cannot be read."""
+        here = {entity_id for entity_id, _ in store.tenants}
+        return any(entity_id in here for absent in self._absent.values() for entity_id, _ in absent.tenants)
+
     def _store_opened(self, store: StoreHost) -> None:
         self._move_in(store)
         for tenant in store.tenants.values():

@@ -40,6 +40,8 @@ class Recovery:
         """Stores whose partitions are being brought up; the promise is kept when the first try is over."""
         self._doubted: dict[bytes, Promise[None]] = {}
         """Stores about which others may hold marks, and whether that is written down."""
+        self._inherited: dict[bytes, None] = {}
+        """Those of them that were doubted at the start: the last process may have had stores that this one has not."""
         self._wandering: dict[StoreHost, int] = {}
         """Sends in doubt about a store that are on their way to another: their marks cannot be read yet."""
 
@@ -48,7 +50,9 @@ class Recovery:
     async def load(self) -> None:
         """Reads which stores are doubted."""
         for row in await self._bus.catalogue.rows(records.DOUBT):
-            self._doubted[bytes.fromhex(records.decode(row)["store"])] = resolved(None)
+            store_id = bytes.fromhex(records.decode(row)["store"])
+            self._doubted[store_id] = resolved(None)
+            self._inherited[store_id] = None
 
     def doubt(self, store: StoreHost) -> Promise[None]:
         """Writes down that other stores may hold marks about this one, before the first mark is made."""
@@ -118,6 +122,8 @@ class Recovery:
         others = [other for other in self._bus.stores if other is not store]
         if self._wandering.get(store) or not all(other.available for other in others):
             return None
+        if store.store_id in self._inherited and self._bus.misses(store):
+            return None
         found: Marks = []
         prefix = MARKS + store.store_id
         for other in others:
@@ -152,6 +158,7 @@ class Recovery:
         except ServerBusy:
             self._doubted.setdefault(store.store_id, promise)
             raise
+        self._inherited.pop(store.store_id, None)
 
     def _heard(self, promise: Promise[None]) -> None:
         try:
