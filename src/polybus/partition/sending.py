@@ -16,6 +16,7 @@ from polybus.partition.entry import Entry
 from polybus.partition.log import DEAD_LETTER, KINDS, MAIN, Log
 from polybus.partition.output import Reply
 from polybus.partition.rule_changes import lay_over
+from polybus.partition.settling import HEADER_DESCRIPTION, HEADER_REASON, oversized
 from polybus.partition.storing import enter, expiry_of, note
 from polybus.rules.rule import Copy
 
@@ -232,6 +233,9 @@ def _copy(
     entry = Entry(log, broker.next_sequence(log), message, wall_ms, 0, original, own, message.size)
     if error is not None:
         mark_dead(broker, entry, error.reason, error.description)
+    elif copy.changes and oversized(message, own):
+        entry.overlay = overlay  # what is too large is not kept in the dead letters either
+        mark_dead(broker, entry, HEADER_REASON, HEADER_DESCRIPTION)
     elif settings.requires_session and entry.session_id() is None:
         mark_dead(broker, entry, SESSION_REASON, SESSION_NULL)
     return entry

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from polybus.amqp.codec import encode
 from polybus.clock import Now
 from polybus.errors import InvalidOperation
 from polybus.limits import PROPERTIES_BYTES
+from polybus.message.message import Message
 from polybus.message.overlay import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON, Overlay
+from polybus.message.rendering import merged_properties
 from polybus.partition import events, transfers
 from polybus.partition.broker import Broker
 from polybus.partition.entry import Entry
@@ -71,7 +74,7 @@ def count_delivery(broker: Broker, entry: Entry, change: str) -> None:
         description = f"Message could not be consumed after {entry.delivery_count} delivery attempts."
         kill(broker, entry, MAX_DELIVERY_REASON, description)
         return
-    if log.kind == MAIN and _oversized(entry, entry.overlay):
+    if log.kind == MAIN and oversized(entry.loaded(), entry.overlay):
         kill(broker, entry, HEADER_REASON, HEADER_DESCRIPTION)
         return
     if log.kind == MAIN and log.settings.forward_to is not None and not entry.deferred:
@@ -114,7 +117,7 @@ def settle_defer(broker: Broker, entry: Entry, now: Now, properties: Properties 
     log = entry.log
     if properties:
         entry.own_overlay().change(properties)
-        if log.kind == MAIN and _oversized(entry, entry.overlay):
+        if log.kind == MAIN and oversized(entry.loaded(), entry.overlay):
             kill(broker, entry, HEADER_REASON, HEADER_DESCRIPTION)
             return
     note(broker, entry, events.DEFERRED)
@@ -258,12 +261,15 @@ def check_properties(entry: Entry, properties: Properties | None) -> None:
     if properties and entry.log.kind != MAIN:
         overlay = Overlay() if entry.overlay is None else entry.overlay.copy()
         overlay.change(properties)
-        if _oversized(entry, overlay):
+        if oversized(entry.loaded(), overlay):
             raise InvalidOperation(f"The properties of a message cannot exceed {PROPERTIES_BYTES} bytes.")
 
 
-def _oversized(entry: Entry, overlay: Overlay | None) -> bool:
+def oversized(message: Message, overlay: Overlay | None) -> bool:
+    """Whether the properties are more than a message may have, as a receiver would see them."""
     if overlay is None or not overlay.application:
         return False
-    message = entry.loaded()
-    return len(overlay.to_bytes()) + message.body_at - message.bare_at > PROPERTIES_BYTES
+    if len(overlay.to_bytes()) + message.body_at - message.bare_at <= PROPERTIES_BYTES:
+        return False
+    changed = list(overlay.fields.values())
+    return len(encode(merged_properties(message, overlay))) + len(encode(changed)) > PROPERTIES_BYTES

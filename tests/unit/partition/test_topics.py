@@ -57,6 +57,30 @@ def test_rules_with_actions_make_copies_of_their_own_that_say_which_rule() -> No
     assert (restored.application, restored.fields) == (marked.overlay.application, marked.overlay.fields)
 
 
+@pytest.mark.parametrize("target", ["user.more", "sys.Label"])
+def test_an_action_that_makes_the_properties_too_large_kills_its_copy(target: str) -> None:
+    """The copy is as its sender wrote it: a rule must not fill the dead letters with what it may not send."""
+    solo = topic(1)
+    solo.settings.rules.remove(1, "$Default")
+    add_rule(solo, 1, "grows", ALL, f"SET {target} = own + own")
+    solo.send(b"1", application={"own": "x" * 30_000})
+    assert solo.take_all(main(1)) == []
+    (dead,) = solo.take_all(main(1) + 1)
+    assert dead.overlay is not None
+    assert dead.overlay.application["DeadLetterReason"] == "HeaderSizeExceeded"
+    assert len(dead.overlay.to_bytes()) < 1_000
+
+
+def test_an_action_may_replace_a_large_property() -> None:
+    solo = topic(1)
+    solo.settings.rules.remove(1, "$Default")
+    add_rule(solo, 1, "replaces", ALL, "SET own = 'y' + own")
+    solo.send(b"1", application={"own": "x" * 40_000})
+    (copy,) = solo.take_all(main(1))
+    assert copy.overlay is not None
+    assert copy.overlay.application["own"] == "y" + "x" * 40_000
+
+
 def test_an_action_can_give_its_copy_a_session() -> None:
     solo = topic(1)
     solo.settings.subscriptions[1].requires_session = True
