@@ -29,7 +29,8 @@ class _StatementParser(Parser):
 
     def _statement(self) -> Statement:
         token = self.take()
-        word = token.text.upper() if token.kind == NAME else ""
+        # Only ASCII, as for keywords: the capital of the long s, for one, is a plain S.
+        word = token.text.upper() if token.kind == NAME and token.text.isascii() else ""
         if word not in ("SET", "REMOVE"):
             raise wrong(token.position, str(token), "SET or REMOVE")
         target = _changeable(self.read_property(self.take()))

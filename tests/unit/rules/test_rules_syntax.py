@@ -117,6 +117,7 @@ ACTIONS = [
     ("REMOVE a = 1", 10, "found '=', expected ';', ',', SET, REMOVE or the end"),
     ("REMOVE", 7, "found the end, expected a property"),
     ("DELETE a", 1, "found 'DELETE', expected SET or REMOVE"),
+    ("\u017fET a = 1", 1, "found '\u017fET', expected SET or REMOVE"),
     ("SET sys.Nothing = 1", 9, "found the unknown system property 'Nothing'"),
     ("SET sys.SequenceNumber = 1", 5, "found the read-only property 'sys.sequencenumber', expected one that"),
     ("REMOVE sys.EnqueuedTimeUtc", 8, "found the read-only property 'sys.enqueuedtimeutc', expected one that"),
