@@ -11,7 +11,7 @@ from collections.abc import Callable
 from secrets import token_bytes
 
 from polybus.clock import Clock
-from polybus.errors import ConfigError, PolybusError, ServerBusy
+from polybus.errors import ConfigError, PolybusError, ServerBusy, StoreError
 from polybus.namespace import catalogue as records
 from polybus.namespace.auditing import Auditing
 from polybus.namespace.catalogue import Catalogue, Changes, decode
@@ -25,8 +25,15 @@ from polybus.namespace.recovery import Recovery
 from polybus.namespace.remains import Remains
 from polybus.namespace.store_host import StoreHost
 from polybus.namespace.tiers import STANDARD, Tier
-from polybus.partition.broker import Broker
+from polybus.partition.broker import Broker, Steps
+from polybus.partition.records import PARTITIONS, after
 from polybus.partition.settings import Bounds
+from polybus.rows import Scan
+
+
+def _holds_messages() -> Steps[bool]:
+    """Whether a store has rows of any partition."""
+    return bool((yield Scan(PARTITIONS, after(PARTITIONS), 1)))
 
 
 def random_key() -> str:
@@ -75,8 +82,8 @@ class Bus:
         await self.recovery.load()
         for opened in [store.open() for store in self.stores]:
             await opened
-        await self._note_stores()
         await self._load(names)
+        await self._note_stores()
         await self.cursors.load()
         await self.publishing.load()
         await self.auditing.load()
@@ -88,18 +95,32 @@ class Bus:
                 await self.recovery.begin(store)
 
     async def _note_stores(self) -> None:
-        """New stores are noted; one that stands in twice is refused."""
+        """New stores are noted; one that stands in twice is refused, and so is one that is another bus's."""
         seen: dict[bytes, str] = {}
         for store in self.stores:
             if store.store_id in seen and store.store_id:
                 raise ConfigError(f"{store.url} and {seen[store.store_id]} are the same messaging store")
             seen[store.store_id] = store.url
-        known = self.catalogue.stores
-        fresh = [store.store_id.hex() for store in self.stores if store.store_id]
-        fresh = [store_id for store_id in fresh if store_id not in known]
-        if fresh:
-            self.catalogue.stores = known + fresh
+        fresh: list[StoreHost] = []
+        for store in [store for store in self.stores if store.available and not self._is_noted(store)]:
+            try:
+                # What a catalogue has placed there is its own, also where it did not come to note the store.
+                foreign = not store.tenants and await store.run(_holds_messages())
+            except ServerBusy:
+                continue  # it is asked when it opens again
+            if foreign:
+                raise ConfigError(
+                    f"{store.url} holds messages that this catalogue knows nothing of; give the catalogue that belongs"
+                    " to it, or an empty messaging store"
+                )
+            fresh.append(store)
+        ids = [store.store_id.hex() for store in fresh if not self._is_noted(store)]
+        if ids:
+            self.catalogue.stores = self.catalogue.stores + ids
             await self.catalogue.write(Changes())
+
+    def _is_noted(self, store: StoreHost) -> bool:
+        return store.store_id.hex() in self.catalogue.stores
 
     async def _load(self, names: list[str]) -> None:
         entity_rows = [decode(row) for row in await self.catalogue.rows(records.ENTITY)]
@@ -168,7 +189,10 @@ class Bus:
 
     async def _come_back(self, store: StoreHost) -> None:
         self.recovery.begin(store)
-        await self._note_stores()
+        try:
+            await self._note_stores()
+        except ConfigError as error:
+            store.fence(StoreError(str(error)), None)
 
     def _report(self, promise: Promise[None]) -> None:
         try:

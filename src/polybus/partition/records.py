@@ -17,6 +17,9 @@ VERSION: Final = 1
 """Of the records of messages."""
 COUNTERS_VERSION: Final = 2
 
+PARTITIONS: Final = b"P"
+"""The first byte of every key of a partition."""
+
 # Tables of one partition.
 META: Final = b"!"  # the counters of the broker and of its main log
 LOG_META: Final = b"L"  # log -> its counters, of every other log
@@ -65,7 +68,7 @@ HEAD_BYTES: Final = _SEALED_HEAD.size
 
 
 def partition_prefix(entity_id: int, index: int) -> bytes:
-    return _PREFIX.pack(b"P", entity_id, index)
+    return _PREFIX.pack(PARTITIONS, entity_id, index)
 
 
 def after(prefix: bytes) -> bytes:
