@@ -60,11 +60,16 @@ class Management:
 
     # Queues and topics
 
-    async def create(self, asked: EntityDescription, *, from_file: bool = False) -> Entity:
-        """A new queue or topic; EntityAlreadyExists, QuotaExceeded or ArgumentError where it may not be."""
-        return await self.alone(asked.path, self._create(asked, from_file))
+    async def create(
+        self, asked: EntityDescription, *, from_file: bool = False, declared: Collection[str] = ()
+    ) -> Entity:
+        """A new queue or topic; EntityAlreadyExists, QuotaExceeded or ArgumentError where it may not be.
 
-    async def _create(self, asked: EntityDescription, from_file: bool) -> Entity:
+        `declared` are the folded names of what is created with it: it may forward to one that comes after it.
+        """
+        return await self.alone(asked.path, self._create(asked, from_file, declared))
+
+    async def _create(self, asked: EntityDescription, from_file: bool, declared: Collection[str]) -> Entity:
         namespace = self._namespace
         now_ms = self._bus.clock.now().wall_ms
         described: EntityDescription
@@ -75,7 +80,7 @@ class Management:
         self._check_name_free(described.path)
         self._check_quotas(described)
         if isinstance(described, QueueDescription):
-            self._check_forward(described)
+            self._check_forward(described, declared)
         stores = place(self._bus.stores, described.partition_count, self._bus.catalogue.next_entity)
         entity_id = self._bus.catalogue.next_entity
         self._bus.catalogue.next_entity += 1
@@ -117,12 +122,15 @@ class Management:
             if partitioned >= tier.partitioned_entities_max and not tier.always_partitioned:
                 raise QuotaExceeded(f"A namespace may have {tier.partitioned_entities_max} partitioned entities.")
 
-    def _check_forward(self, described: QueueDescription | SubscriptionDescription) -> None:
+    def _check_forward(
+        self, described: QueueDescription | SubscriptionDescription, declared: Collection[str] = ()
+    ) -> None:
+        coming = (*declared, fold(_own_path(described)))
         for target in (described.forward_to, described.forward_dead_lettered_messages_to):
             if target is None:
                 continue
             name = parse_forward_target(target)
-            if fold(name) not in self._namespace.entities and fold(name) != fold(_own_path(described)):
+            if fold(name) not in self._namespace.entities and fold(name) not in coming:
                 error = ArgumentError(f"The entity '{name}' to forward messages to could not be found.")
                 error.sub_code = 40400
                 raise error

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 
 from polybus.gateway.config_file import load
+from polybus.namespace.description import QueueDescription
+from polybus.namespace.promise import spawn
 from polybus.namespace.tiers import STANDARD
 from polybus.provisioning import provision
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
@@ -30,3 +32,24 @@ def test_h5_a_file_declares_entities_and_a_restart_keeps_what_is_there(core: Cor
         "topic-by-file": PARTITIONS,
     }
     assert "sub" in core.namespace.entity("topic-by-file").subscriptions
+
+
+def test_h5_what_a_crash_has_interrupted_is_completed_at_the_next_start(core: CoreBus) -> None:
+    queues = [
+        {"Name": "onward", "Properties": {"ForwardTo": "last", "ForwardDeadLetteredMessagesTo": "topic"}},
+        {"Name": "last", "Properties": {}},
+    ]
+    namespace = {"Name": "sim", "Queues": queues, "Topics": [{"Name": "topic", "Subscriptions": [{"Name": "sub"}]}]}
+    config = load(json.dumps({"UserConfig": {"Namespaces": [namespace]}}), "config.json")
+    for entities in range(1, 4):
+        spawn(provision(core.bus, config))
+        assert core.world.run_until(lambda count=entities: len(core.namespace.entities) >= count, 1.0, 0.0005)
+        core.restart()
+    core.do(provision(core.bus, config))
+    described = core.namespace.entity("onward").description
+    assert isinstance(described, QueueDescription)
+    assert (described.forward_to, described.forward_dead_lettered_messages_to) == ("last", "topic")
+    core.sent("onward", "moved")
+    core.run(2)
+    assert core.bodies("last") == ["moved"]
+    assert "sub" in core.namespace.entity("topic").subscriptions
