@@ -112,6 +112,20 @@ def pause(loop: Loop, ms: float) -> Promise[None]:
     return promise
 
 
+def settles_within(promise: Promise[Any], loop: Loop, ms: float) -> Promise[bool]:
+    """Whether the promise is settled before so much of the loop's time has passed: known when either happens."""
+    answer: Promise[bool] = Promise()
+
+    def answered(in_time: bool) -> None:
+        if not answer.settled:
+            timer.cancel()
+            answer.resolve(in_time)
+
+    timer = loop.call_later(ms / 1000, answered, False)
+    promise.then(lambda _: answered(True))
+    return answer
+
+
 def resolved(value: T) -> Promise[T]:
     promise: Promise[T] = Promise()
     promise.resolve(value)

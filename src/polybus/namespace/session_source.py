@@ -11,10 +11,12 @@ from typing import Protocol
 
 from polybus.clock import Clock
 from polybus.errors import OperationTimeout, PolybusError, SessionLockLost
+from polybus.limits import SESSION_SEEK_MS
 from polybus.namespace.partition_host import PartitionHost
-from polybus.namespace.promise import Handle, Loop, Promise, spawn
+from polybus.namespace.promise import Handle, Loop, Promise, settles_within, spawn
 from polybus.namespace.routing import partition_for
 from polybus.namespace.source import Delivery, deliver_removed
+from polybus.namespace.store_host import StoreHost
 from polybus.partition import holding
 from polybus.partition.log import Log
 from polybus.partition.sessions import Session
@@ -148,6 +150,8 @@ class SessionSource:
         self._waiters: deque[_Waiter] = deque()
         self._turn = 0
         self._seeking = False
+        self._asked: dict[StoreHost, None] = {}
+        """Stores whose answer is waited for, or no longer is."""
         self._sought = False
         """Whether everything that was there when somebody last asked has been looked at."""
         for partition in partitions:
@@ -235,10 +239,31 @@ class SessionSource:
                 for _ in self.partitions:
                     partition = self.partitions[self._turn]
                     self._turn = (self._turn + 1) % len(self.partitions)
-                    if self._waiters and await self._seek_in(partition):
+                    if self._waiters and await self._has_given(partition):
                         self._sought = False
         finally:
             self._seeking = False
+
+    async def _has_given(self, partition: PartitionHost) -> bool:
+        """Whether the partition had a session for somebody. A store that takes long is not waited for."""
+        store = partition.store
+        if store in self._asked:
+            return False
+        asked = spawn(self._seek_in(partition))
+        if asked.settled:
+            return asked.result()
+        self._asked[store] = None
+        in_time = await settles_within(asked, self._loop, SESSION_SEEK_MS)
+        if in_time:
+            del self._asked[store]
+            return asked.result()
+        asked.then(lambda _: self._answered_late(store))
+        return False
+
+    def _answered_late(self, store: StoreHost) -> None:
+        """Whoever came while the store was asked may find something in it now."""
+        del self._asked[store]
+        self.seek()
 
     async def _seek_in(self, partition: PartitionHost) -> bool:
         """Gives the partition's next session to the one who has waited longest."""

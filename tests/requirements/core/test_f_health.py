@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from polybus.errors import PartitionUnavailable, ServerBusy
+from polybus.message.message import build
 from polybus.namespace.description import EntityAvailability, QueueDescription, SubscriptionDescription
 from polybus.testing.sim_store import Fault
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
@@ -43,6 +44,32 @@ def test_f1_a_plain_entity_is_lost_as_a_whole(core: CoreBus) -> None:
     core.heal()
     core.run(10)
     assert core.bodies("plain") == ["kept"]
+
+
+@pytest.mark.parametrize("trouble", ["slow reads", "hanging commit"])
+def test_f1_sessions_of_other_stores_do_not_wait_for_one_that_is_slow(core: CoreBus, trouble: str) -> None:
+    queue = core.queue("q", PARTITIONS, requires_session=True)
+    for index in range(PARTITIONS):
+        core.sent("q", "x", session_id=core.key_for("q", index))
+    healthy = sum(core.store_of(partition) != 0 for partition in queue.partitions)
+    if trouble == "slow reads":
+        core.restart()
+        core.run(1)
+        core.set_faults(0, read_ms=(9_000.0, 9_000.0))
+    else:
+        slow = next(partition for partition in queue.partitions if core.store_of(partition) == 0)
+        core.disks[0].plan(Fault.HANG)
+        core.send("q", build(b"y", session_id=core.key_for("q", slow.index)))
+        core.run(0.05)
+    before = core.world.loop.time()
+    held = [core.accept("q")[0].id for _ in range(healthy)]
+    assert core.world.loop.time() - before < 1.0
+    core.heal()
+    for disk in core.disks:
+        disk.release()
+    core.run(20)
+    held += [core.accept("q")[0].id for _ in range(PARTITIONS - healthy)]
+    assert len(set(held)) == PARTITIONS
 
 
 def test_f2_management_needs_every_partition_and_is_never_half_done(core: CoreBus) -> None:
