@@ -241,3 +241,25 @@ def test_a_store_that_is_doubted_later_does_not_wait_for_one_that_was_never_give
     assert small.bodies("q") == ["once"]
     assert len(small.namespace.entity("q").missing_partitions()) == 1
     assert (marks(small), doubts(small)) == (0, 0)
+
+
+def test_a_doubted_store_does_not_wait_for_one_that_was_down_before() -> None:
+    """Only a store that has taken a send over can hold a mark; until a restart the bus knows which one that is."""
+    small = SmallWorld(3)
+    small.queue("q", 3)
+    first, second, dead = (small.bus.stores.index(p.store) for p in small.namespace.entity("q").partitions)
+    small.take_down(small.disks[dead])
+    small.disks[dead].plan(Fault.FAIL_BEFORE)
+    begin_at(small, "q", dead)
+    small.sent("q", "before")
+    begin_at(small, "q", first)
+    small.disks[first].plan(Fault.FAIL_AFTER)
+    small.sent("q", "once")
+    small.run(10)
+    assert small.namespace.entity("q").missing_partitions() == [2]
+    assert sorted(small.bodies("q")) == ["before", "once"]
+    assert small.bus.stores[second].available
+    small.heal()
+    small.run(10)
+    assert sorted(small.bodies("q")) == ["before", "once"]
+    assert (marks(small), doubts(small)) == (0, 0)

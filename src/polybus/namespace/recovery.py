@@ -33,15 +33,25 @@ if TYPE_CHECKING:
 Marks = list[tuple[StoreHost, list[Row]]]
 
 
+class _Doubt:
+    """A store about which others may hold marks."""
+
+    def __init__(self, written: Promise[None], inherited: bool) -> None:
+        self.written = written
+        """Settled when it is written down."""
+        self.inherited = inherited
+        """It was there at the start: any store may hold marks, also one that is not given now."""
+        self.marked: dict[StoreHost, None] = {}
+        """Where marks were made since."""
+
+
 class Recovery:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._running: dict[StoreHost, Promise[None]] = {}
         """Stores whose partitions are being brought up; the promise is kept when the first try is over."""
-        self._doubted: dict[bytes, Promise[None]] = {}
-        """Stores about which others may hold marks, and whether that is written down."""
-        self._inherited: dict[bytes, None] = {}
-        """Those of them that were doubted at the start: the last process may have had stores that this one has not."""
+        self._doubted: dict[bytes, _Doubt] = {}
+        """By the store's id."""
         self._wandering: dict[StoreHost, int] = {}
         """Sends in doubt about a store that are on their way to another: their marks cannot be read yet."""
 
@@ -50,19 +60,18 @@ class Recovery:
     async def load(self) -> None:
         """Reads which stores are doubted."""
         for row in await self._bus.catalogue.rows(records.DOUBT):
-            store_id = bytes.fromhex(records.decode(row)["store"])
-            self._doubted[store_id] = resolved(None)
-            self._inherited[store_id] = None
+            self._doubted[bytes.fromhex(records.decode(row)["store"])] = _Doubt(resolved(None), True)
 
     def doubt(self, store: StoreHost) -> Promise[None]:
         """Writes down that other stores may hold marks about this one, before the first mark is made."""
-        promise = self._doubted.get(store.store_id)
-        if promise is None:
-            promise = self._doubted[store.store_id] = Promise()
+        doubt = self._doubted.get(store.store_id)
+        if doubt is None:
+            promise: Promise[None] = Promise()
+            doubt = self._doubted[store.store_id] = _Doubt(promise, False)
             changes = Changes().put(records.DOUBT + store.store_id, {"store": store.store_id.hex()})
             spawn(self._bus.catalogue.write(changes)).then(lambda written: _pass_on(written, promise))
             self._bus.loop.call_later(DOUBT_MS / 1000, _give_up, promise)
-        return promise
+        return doubt.written
 
     def wanders(self, store: StoreHost) -> None:
         """A send in doubt about the store looks for another: until it has arrived the store must not serve."""
@@ -70,6 +79,10 @@ class Recovery:
 
     def arrived(self, store: StoreHost) -> None:
         self._wandering[store] -= 1
+
+    def marked(self, store: StoreHost, by: StoreHost) -> None:
+        """A mark about the store goes into another one, which must be asked before the store serves."""
+        self._doubted[store.store_id].marked[by] = None
 
     # Bringing up
 
@@ -117,12 +130,15 @@ class Recovery:
 
     async def _marks_about(self, store: StoreHost) -> Marks | None:
         """The marks that other stores hold about this one; None where not all of them can be asked yet."""
-        if store.store_id not in self._doubted:
+        doubt = self._doubted.get(store.store_id)
+        if doubt is None:
             return []
         others = [other for other in self._bus.stores if other is not store]
+        if not doubt.inherited:
+            others = [other for other in others if other in doubt.marked]
         if self._wandering.get(store) or not all(other.available for other in others):
             return None
-        if store.store_id in self._inherited and self._bus.misses(store):
+        if doubt.inherited and self._bus.misses(store):
             return None
         found: Marks = []
         prefix = MARKS + store.store_id
@@ -150,15 +166,14 @@ class Recovery:
 
     async def _settle_doubt(self, store: StoreHost) -> None:
         """Strikes the doubt off; one that comes up meanwhile is written down after that."""
-        promise = self._doubted.pop(store.store_id, None)
-        if promise is None:
+        doubt = self._doubted.pop(store.store_id, None)
+        if doubt is None:
             return
         try:
             await self._bus.catalogue.write(Changes().delete(records.DOUBT + store.store_id))
         except ServerBusy:
-            self._doubted.setdefault(store.store_id, promise)
+            self._doubted.setdefault(store.store_id, doubt)
             raise
-        self._inherited.pop(store.store_id, None)
 
     def _heard(self, promise: Promise[None]) -> None:
         try:

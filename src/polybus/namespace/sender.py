@@ -37,6 +37,9 @@ class Doubts(Protocol):
 
     def arrived(self, store: StoreHost) -> None: ...
 
+    def marked(self, store: StoreHost, by: StoreHost) -> None:
+        """A mark about the store is on its way into another one."""
+
 
 class _Wandering(Unkeyed):
     """A send that may go to any partition."""
@@ -46,6 +49,7 @@ class _Wandering(Unkeyed):
         "began_ms",
         "context",
         "doubtful",
+        "doubts",
         "entity",
         "keys",
         "messages",
@@ -54,7 +58,15 @@ class _Wandering(Unkeyed):
         "timer",
     )
 
-    def __init__(self, entity: Entity, messages: list[Message], reply: Reply, context: object, began_ms: int) -> None:
+    def __init__(
+        self,
+        entity: Entity,
+        messages: list[Message],
+        reply: Reply,
+        context: object,
+        began_ms: int,
+        doubts: Doubts,
+    ) -> None:
         self.entity = entity
         self.messages = messages
         self.reply = reply
@@ -62,6 +74,7 @@ class _Wandering(Unkeyed):
         self.partition: PartitionHost | None = None
         self.keys: list[bytes] | None = None
         self.doubtful: list[tuple[StoreHost, list[bytes]]] | None = None
+        self.doubts = doubts
         self.began_ms = began_ms
         self.timer: Handle | None = None
         """There from the first failure on."""
@@ -74,6 +87,8 @@ class _Wandering(Unkeyed):
         if self.doubtful is not None:
             assert self.partition is not None, "it was written somewhere"
             _mark(self.partition.require(), self.doubtful)
+            for store, _ in self.doubtful:
+                self.doubts.marked(store, self.partition.store)
 
 
 class Sender:
@@ -108,7 +123,8 @@ class Sender:
                 partition = entity.partitions[partition_for(key, len(entity.partitions))]
                 self._send_to(partition, messages, reply, context)
             else:
-                self._wander(_Wandering(entity, messages, reply, context, self._clock.now().mono_ms))
+                began_ms = self._clock.now().mono_ms
+                self._wander(_Wandering(entity, messages, reply, context, began_ms, self._doubts))
 
     def _send_to(self, partition: PartitionHost, messages: list[Message], reply: Reply, context: object) -> None:
         try:
