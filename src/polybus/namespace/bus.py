@@ -25,15 +25,10 @@ from polybus.namespace.recovery import Recovery
 from polybus.namespace.remains import Remains
 from polybus.namespace.store_host import StoreHost
 from polybus.namespace.tiers import STANDARD, Tier
-from polybus.partition.broker import Broker, Steps
-from polybus.partition.records import PARTITIONS, after
+from polybus.partition.broker import Broker
+from polybus.partition.reading import has_rows
+from polybus.partition.records import partitions_prefix
 from polybus.partition.settings import Bounds
-from polybus.rows import Scan
-
-
-def _holds_messages() -> Steps[bool]:
-    """Whether a store has rows of any partition."""
-    return bool((yield Scan(PARTITIONS, after(PARTITIONS), 1)))
 
 
 def random_key() -> str:
@@ -105,7 +100,7 @@ class Bus:
         for store in [store for store in self.stores if store.available and not self._is_noted(store)]:
             try:
                 # What a catalogue has placed there is its own, also where it did not come to note the store.
-                foreign = not store.tenants and await store.run(_holds_messages())
+                foreign = not store.tenants and await store.run(has_rows(partitions_prefix()))
             except ServerBusy:
                 continue  # it is asked when it opens again
             if foreign:

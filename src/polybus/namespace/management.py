@@ -40,6 +40,8 @@ from polybus.namespace.rule_description import DEFAULT_RULE, RuleDescription
 from polybus.namespace.rule_validation import validate_rule
 from polybus.namespace.store_host import StoreHost
 from polybus.partition import purging
+from polybus.partition.reading import has_rows
+from polybus.partition.records import entity_prefix
 from polybus.partition.settings import EntitySettings, LogSettings
 
 if TYPE_CHECKING:
@@ -81,24 +83,37 @@ class Management:
         self._check_quotas(described)
         if isinstance(described, QueueDescription):
             self._check_forward(described, declared)
-        stores = place(self._bus.stores, described.partition_count, self._bus.catalogue.next_entity)
-        entity_id = self._bus.catalogue.next_entity
-        self._bus.catalogue.next_entity += 1
-        record: Record = {
-            "id": entity_id,
-            "namespace": namespace.name,
-            "description": to_dict(described),
-            "placement": [store.store_id.hex() for store in stores],
-            "next_subscription": 1,
-        }
         self._creating[fold(described.path)] = described
         try:
+            entity_id, stores = await self._placed(described.partition_count)
+            record: Record = {
+                "id": entity_id,
+                "namespace": namespace.name,
+                "description": to_dict(described),
+                "placement": [store.store_id.hex() for store in stores],
+                "next_subscription": 1,
+            }
             await self._bus.catalogue.write(Changes().put(records.entity_key(entity_id), record))
             entity = self._make(entity_id, described, stores)
         finally:
             del self._creating[fold(described.path)]
         await self._open(entity)
         return entity
+
+    async def _placed(self, partitions: int) -> tuple[int, list[StoreHost]]:
+        """An id that no entity has had, and a store for each partition.
+
+        A catalogue that was put back from an older copy has forgotten some ids. Their rows are still there.
+        """
+        while True:
+            entity_id = self._bus.catalogue.next_entity
+            stores = place(self._bus.stores, partitions, entity_id)
+            self._bus.catalogue.next_entity += 1
+            for store in dict.fromkeys(stores):
+                if await store.run(has_rows(entity_prefix(entity_id))):
+                    break
+            else:
+                return entity_id, stores
 
     def _check_name_free(self, path: str) -> None:
         folded = fold(path)

@@ -20,6 +20,11 @@ def rows_of(answer: Answer) -> list[Row]:
     return [row for row in answer if isinstance(row, tuple)]
 
 
+def has_rows(prefix: bytes) -> Steps[bool]:
+    """Whether a store has any row whose key begins so."""
+    return bool((yield Scan(prefix, records.after(prefix), 1)))
+
+
 def scan(start: bytes, end: bytes, limit: int, max_bytes: int) -> Steps[tuple[list[Row], bool]]:
     """The first rows of a range, and whether they are all; a store may stop before the limit for its bytes."""
     found: list[Row] = []

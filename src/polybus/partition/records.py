@@ -17,9 +17,6 @@ VERSION: Final = 1
 """Of the records of messages."""
 COUNTERS_VERSION: Final = 2
 
-PARTITIONS: Final = b"P"
-"""The first byte of every key of a partition."""
-
 # Tables of one partition.
 META: Final = b"!"  # the counters of the broker and of its main log
 LOG_META: Final = b"L"  # log -> its counters, of every other log
@@ -67,8 +64,18 @@ _LOG_STATE: Final = struct.Struct(">BQQQQQQQQQQ")
 HEAD_BYTES: Final = _SEALED_HEAD.size
 
 
+def partitions_prefix() -> bytes:
+    """What every key of every partition begins with."""
+    return b"P"
+
+
+def entity_prefix(entity_id: int) -> bytes:
+    """What the keys of all its partitions begin with."""
+    return partition_prefix(entity_id, 0)[:-2]
+
+
 def partition_prefix(entity_id: int, index: int) -> bytes:
-    return _PREFIX.pack(PARTITIONS, entity_id, index)
+    return _PREFIX.pack(b"P", entity_id, index)
 
 
 def after(prefix: bytes) -> bytes:

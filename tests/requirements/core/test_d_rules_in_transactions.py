@@ -159,21 +159,23 @@ def test_d6_a_catalogue_that_is_away_is_waited_for_by_the_topic_alone(core: Core
 
 
 def test_d6_the_process_dies_at_any_moment_of_the_commit(core: CoreBus) -> None:
-    """Step by step through the commit: each time it dies a little later, until the client has its answer."""
+    """Step by step through the commit: each time it dies a little later, until the client has its answer.
+
+    While the store's own commit is under way a death leaves all of it or nothing.
+    """
     outcomes = []
     answered = False
     while not answered:
         name = f"t{len(outcomes)}"
         transaction = prepared(core, name)
         promise = spawn(core.namespace.transactions.discharge(transaction, False))
-        core.run(0.0004 * len(outcomes))
+        core.run(0.0002 * len(outcomes))
         answered = promise.settled
         core.restart()
         core.run(5)
         outcomes.append(seen(core, name))
         assert not owes(core, name)
     before, after = (["in"], BEFORE), (["out"], AFTER)
-    assert (outcomes[0], outcomes[-1]) == (before, after)
-    switch = outcomes.index(after)
-    assert outcomes == [before] * switch + [after] * (len(outcomes) - switch)
+    assert all(outcome in (before, after) for outcome in outcomes)
+    switch = len(outcomes) - outcomes[::-1].index(before)
     assert len(outcomes) - switch > 3, "it died between the store's commit and the answer, too"

@@ -9,6 +9,7 @@ import pytest
 from polybus.errors import ConfigError
 from polybus.namespace.catalogue import Catalogue
 from polybus.namespace.promise import spawn
+from polybus.rows import Batch
 from polybus.testing.simulation.small_world import QUICK, SmallWorld
 from polybus.testing.simulation.world import Disk, Process
 
@@ -85,3 +86,26 @@ def test_a_store_that_did_not_come_to_be_noted_is_known_by_what_was_placed_there
 async def _write(catalogue: Catalogue) -> None:
     await catalogue.next_incarnation()
     await catalogue.close()
+
+
+def test_an_entity_is_not_given_the_id_of_one_that_an_older_catalogue_has_forgotten() -> None:
+    small = SmallWorld()
+    small.queue("kept")
+    copy = small.world.catalogue.rows()
+    for path in ("secret", "more"):
+        small.queue(path, 2)
+        small.sent(path, path)
+    small.world.die()
+    older = Disk(small.world.loop, "older", Random(1))
+    older.faults = QUICK
+    batch = Batch()
+    for key, value in copy:
+        batch.put(key, value)
+    older._store.commit(batch)
+    small.world.catalogue = older
+    small.do(small.world.start())
+    for path in ("new", "another"):
+        small.queue(path, 2)
+        assert small.bodies(path) == []
+    small.restart()
+    assert small.bodies("new") == small.bodies("another") == []
