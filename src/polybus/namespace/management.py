@@ -311,8 +311,8 @@ class Management:
         if len({fold(rule.name) for rule in chosen}) < len(chosen):
             raise EntityAlreadyExists(f"Two rules of the subscription '{described.name}' have the same name.")
         check_room(entity.settings.rules, chosen)
-        number = entity.next_subscription
-        entity.next_subscription += 1
+        number = _free_number(entity)
+        entity.next_subscription = number + 1
         changes = self._entity_changes(entity, entity.description)
         changes.put(
             records.subscription_key(entity.id, number), {"number": number, "description": to_dict(described)}
@@ -460,6 +460,12 @@ class Management:
             return await work
         finally:
             del self._busy[folded]
+
+
+def _free_number(topic: Entity) -> int:
+    """A number that no subscription of the topic has had, also none that an older catalogue has forgotten."""
+    brokers = [partition.require() for partition in topic.partitions]
+    return max(topic.next_subscription, *(broker.highest_subscription + 1 for broker in brokers))
 
 
 def _own_path(described: QueueDescription | SubscriptionDescription) -> str:

@@ -95,6 +95,8 @@ class Broker:
         # When something must happen by itself.
         self.schedule = Timetable()
         self.expiry = Timetable()
+        self.highest_subscription = 0
+        """The highest number of a subscription that the store held rows of when it was opened."""
         self.scheduled_removed = Unsynced()
         self.inbox: dict[tuple[int, int], int] = {}
         """Source to the last number taken over from it."""
@@ -274,6 +276,7 @@ class Broker:
             start = found[-1][0] + b"\x00"
 
     def _restore_log(self, log_id: int, numbers: list[int]) -> None:
+        self.highest_subscription = max(self.highest_subscription, log_id // KINDS)
         if log_id // KINDS == 0 or log_id // KINDS in self.settings.subscriptions:
             log = self.log(log_id)
             log.restore(numbers)

@@ -8,6 +8,7 @@ import pytest
 
 from polybus.errors import ConfigError
 from polybus.namespace.catalogue import Catalogue
+from polybus.namespace.description import SubscriptionDescription, TopicDescription
 from polybus.namespace.promise import spawn
 from polybus.rows import Batch
 from polybus.testing.simulation.small_world import QUICK, SmallWorld
@@ -88,13 +89,8 @@ async def _write(catalogue: Catalogue) -> None:
     await catalogue.close()
 
 
-def test_an_entity_is_not_given_the_id_of_one_that_an_older_catalogue_has_forgotten() -> None:
-    small = SmallWorld()
-    small.queue("kept")
-    copy = small.world.catalogue.rows()
-    for path in ("secret", "more"):
-        small.queue(path, 2)
-        small.sent(path, path)
+def put_back(small: SmallWorld, copy: list[tuple[bytes, bytes]]) -> None:
+    """The process ends, and the next one finds the catalogue as it was when the copy was made."""
     small.world.die()
     older = Disk(small.world.loop, "older", Random(1))
     older.faults = QUICK
@@ -104,8 +100,36 @@ def test_an_entity_is_not_given_the_id_of_one_that_an_older_catalogue_has_forgot
     older._store.commit(batch)
     small.world.catalogue = older
     small.do(small.world.start())
+
+
+def test_an_entity_is_not_given_the_id_of_one_that_an_older_catalogue_has_forgotten() -> None:
+    small = SmallWorld()
+    small.queue("kept")
+    copy = small.world.catalogue.rows()
+    for path in ("secret", "more"):
+        small.queue(path, 2)
+        small.sent(path, path)
+    put_back(small, copy)
     for path in ("new", "another"):
         small.queue(path, 2)
         assert small.bodies(path) == []
     small.restart()
     assert small.bodies("new") == small.bodies("another") == []
+
+
+def test_a_subscription_is_not_given_the_number_of_one_that_an_older_catalogue_has_forgotten() -> None:
+    small = SmallWorld()
+    small.create(TopicDescription(path="t", enable_partitioning=True), 4)
+    copy = small.world.catalogue.rows()
+    management = small.namespace.management
+    for name in ("secret", "more"):
+        small.do(management.create_subscription(SubscriptionDescription(topic="t", name=name)))
+    small.sent("t", "old")
+    put_back(small, copy)
+    management = small.namespace.management
+    for name in ("new", "another"):
+        small.do(management.create_subscription(SubscriptionDescription(topic="t", name=name)))
+    small.sent("t", "fresh")
+    for _ in range(2):
+        assert small.bodies("t/Subscriptions/new") == small.bodies("t/Subscriptions/another") == ["fresh"]
+        small.restart()
