@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
@@ -63,10 +64,12 @@ def _build(work: Path) -> bool:
 
 
 def _install(built: Path, target: Path) -> None:
-    """Older builds go; the new one appears whole or not at all."""
+    """Builds that are a day old go, for a bus may still be running on younger ones; the new one appears whole or not."""
     target.parent.mkdir(parents=True, exist_ok=True)
     for old in target.parent.iterdir():
-        shutil.rmtree(old, ignore_errors=True)
+        with contextlib.suppress(FileNotFoundError):  # somebody else may be at it, too
+            if old.stat().st_mtime < time.time() - 86_400:
+                shutil.rmtree(old, ignore_errors=True)
     partial = target.parent / f"partial-{os.getpid()}"
     shutil.copytree(built, partial)
     with contextlib.suppress(FileExistsError):
