@@ -63,11 +63,16 @@ def _fleeting(world: Surroundings) -> dict[str, Place]:
 
 
 async def _read(world: Surroundings, contents: EntityContents, place: Place) -> None:
-    for peeked in await peek_all(world, place.address):
-        contents.messages.append(_stored(peeked, _STATES.get(peeked.marks.state, ACTIVE)))
-    for peeked in await peek_all(world, place.dead_letters):
-        contents.messages.append(_stored(peeked, DEAD_LETTER))
-    counts = counts_of(world, place)
+    """Reads it again where a message has expired meanwhile, and would be seen alive and among the dead."""
+    counts, before = counts_of(world, place), None
+    while before != counts.by_name():
+        before = counts.by_name()
+        contents.messages.clear()
+        for peeked in await peek_all(world, place.address):
+            contents.messages.append(_stored(peeked, _STATES.get(peeked.marks.state, ACTIVE)))
+        for peeked in await peek_all(world, place.dead_letters):
+            contents.messages.append(_stored(peeked, DEAD_LETTER))
+        counts = counts_of(world, place)
     contents.counters = {ACTIVE: counts.active, DEFERRED: counts.deferred, DEAD_LETTER: counts.dead_letter}
 
 
