@@ -150,6 +150,8 @@ class SessionSource:
         self._waiters: deque[_Waiter] = deque()
         self._turn = 0
         self._seeking = False
+        self._again = False
+        """Whether another look is due after a failure."""
         self._asked: dict[StoreHost, None] = {}
         """Stores whose answer is waited for, or no longer is."""
         self._sought = False
@@ -281,7 +283,7 @@ class SessionSource:
                 return True
             held = await self._hold(partition, log, session)
         except PolybusError:
-            partition.try_again(self.seek)
+            self._seek_again(partition)
             return False  # the others may still have a session
         if waiter not in self._waiters:
             held.release()  # the one who waited has gone or given up meanwhile
@@ -289,6 +291,16 @@ class SessionSource:
         self._remove(waiter)
         waiter.promise.resolve(held)
         return True
+
+    def _seek_again(self, partition: PartitionHost) -> None:
+        """Soon, and once however many partitions ask for it: each round asks them all."""
+        if not self._again and partition.broker is not None:
+            self._again = True
+            partition.try_again(self._look_again)
+
+    def _look_again(self) -> None:
+        self._again = False
+        self.seek()
 
     async def _hold(self, partition: PartitionHost, log: Log, session: Session) -> HeldSession:
         """Waits until what the last holder did is on disk: what comes next in the session depends on it."""
