@@ -9,7 +9,7 @@ from polybus.message.rendering import render
 from polybus.namespace import operations
 from polybus.namespace.names import parse_address
 from polybus.namespace.source import give_back
-from polybus.testing.simulation.small_world import body_of
+from polybus.testing.simulation.small_world import Inbox, body_of
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
 
 
@@ -155,3 +155,22 @@ def test_c7_what_is_in_memory_is_received_without_the_stores(core: CoreBus) -> N
         core.set_faults(index, fail_read=1.0)
     rest = core.take("q", 2 * PARTITIONS)
     assert len({delivery.entry.sequence for delivery in first + rest}) == 2 * PARTITIONS
+
+
+def test_c5_whoever_waits_for_a_session_looks_again_when_the_stores_can_be_read(core: CoreBus) -> None:
+    """And does so now and then, not more and more often: each failed look would else bring sixteen new ones."""
+    queue = core.queue("q", PARTITIONS, requires_session=True)
+    for index in range(PARTITIONS):
+        core.sent("q", "a", session_id=core.key_for("q", index))
+    stores = core.world.bus.stores
+    drivers = [store.driver for store in stores]
+    for store in stores:
+        store.driver = None
+    source = queue.session_source(parse_address("q"))
+    accepted = source.accept_next(Inbox(1), 60_000)
+    core.run(3)
+    assert not accepted.settled
+    for store, driver in zip(stores, drivers, strict=True):
+        store.driver = driver
+    core.run(1)
+    assert accepted.settled
