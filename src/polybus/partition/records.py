@@ -52,7 +52,7 @@ _SOURCE: Final = struct.Struct(">IH")
 _SETTLED: Final = struct.Struct(">QQIQ")
 _CRC: Final = struct.Struct(">I")
 _HEAD: Final = struct.Struct(">BBQQqqIQQQI")
-_SEALED_HEAD: Final = struct.Struct(">IBBQQqqIQQQI")
+_SEALED_HEAD: Final = struct.Struct(_CRC.format + _HEAD.format[1:])
 _POSITION_BODY: Final = struct.Struct(">Q28xQ")
 """The position in a message's record, and further on the number of its body."""
 _POSITION_AT: Final = 14
