@@ -8,20 +8,22 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+from polybus.asyncio_bridge import run
 from polybus.clock import RealClock
 from polybus.errors import PolybusError
+from polybus.hosting.catalogue import Catalogue
+from polybus.hosting.opener import Opener
+from polybus.hosting.store_host import StoreHost
 from polybus.message.message import Message
 from polybus.namespace.bus import Bus
-from polybus.namespace.catalogue import Catalogue
-from polybus.namespace.description import EntityDescription
-from polybus.namespace.entity import Entity
-from polybus.namespace.names import parse_address
-from polybus.namespace.session_source import HeldSession, SessionSource
-from polybus.namespace.source import Delivery
-from polybus.namespace.store_host import StoreHost
-from polybus.namespace.tiers import Tier
+from polybus.namespace.delivery.session_source import HeldSession, SessionSource
+from polybus.namespace.delivery.source import Delivery
+from polybus.namespace.entities.description import EntityDescription
+from polybus.namespace.entities.entity import Entity
+from polybus.namespace.entities.names import parse_address
+from polybus.namespace.entities.tiers import Tier
+from polybus.node import settle_memory
 from polybus.partition import settling
-from polybus.runtime import Opener, run, settle_memory
 
 T = TypeVar("T")
 

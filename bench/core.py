@@ -22,9 +22,9 @@ import polybus
 from bench.bench_bus import BenchBus, Settler
 from bench.table import Table
 from polybus.message.message import Message, build
-from polybus.namespace.description import QueueDescription, SubscriptionDescription, TopicDescription
-from polybus.namespace.names import parse_address
-from polybus.namespace.rule_description import (
+from polybus.namespace.entities.description import QueueDescription, SubscriptionDescription, TopicDescription
+from polybus.namespace.entities.names import parse_address
+from polybus.namespace.entities.rule import (
     CorrelationFilterDescription,
     RuleDescription,
     SqlFilterDescription,

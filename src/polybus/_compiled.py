@@ -22,17 +22,17 @@ FILES = (
     "clock.py",
     "rows.py",
     "gateway/stats.py",
-    "namespace/entity.py",
-    "namespace/partition_host.py",
-    "namespace/promise.py",
-    "namespace/routing.py",
-    "namespace/sender.py",
-    "namespace/session_source.py",
-    "namespace/source.py",
-    "namespace/store_host.py",
+    "namespace/entities/entity.py",
+    "hosting/partition_host.py",
+    "promise.py",
+    "namespace/delivery/routing.py",
+    "namespace/delivery/sender.py",
+    "namespace/delivery/session_source.py",
+    "namespace/delivery/source.py",
+    "hosting/store_host.py",
 )
-ADAPTER = "amqp_transport.py"
-"""Subclasses asyncio's own Protocol, which only the interpreter can."""
+NOT_COMPILED = ("__init__.py", "transport.py")
+"""The transport subclasses asyncio's own Protocol, which only the interpreter can."""
 SHARED = "polybus__mypyc"
 """The library that mypyc puts all compiled modules into."""
 
@@ -40,7 +40,7 @@ SHARED = "polybus__mypyc"
 def source_files() -> list[Path]:
     """What is compiled, in a stable order."""
     rooms = [path for room in ROOMS for path in sorted((SOURCES / room).glob("*.py")) if path.name != "__init__.py"]
-    links = [path for path in sorted((SOURCES / "gateway").glob("amqp_*.py")) if path.name != ADAPTER]
+    links = [path for path in sorted((SOURCES / "gateway" / "amqp").glob("*.py")) if path.name not in NOT_COMPILED]
     return rooms + links + [SOURCES / name for name in FILES]
 
 

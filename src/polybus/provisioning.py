@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from polybus.gateway.config_model import ConfigFile, NamespaceConfig
+from polybus.gateway.config.model import ConfigFile, NamespaceConfig
 from polybus.namespace.bus import Bus
-from polybus.namespace.description import EntityDescription
-from polybus.namespace.names import fold
+from polybus.namespace.entities.description import EntityDescription
+from polybus.namespace.entities.names import fold
 from polybus.namespace.namespace import Namespace
 
 

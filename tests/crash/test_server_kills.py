@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from polybus.testing import server_soak
 from polybus.testing.history import OK, UNKNOWN, Event, Op
 from polybus.testing.verifier import FinalState, Kind, Verdict, verify
+from tests.support import server_soak
 
 KILLS = 4
 

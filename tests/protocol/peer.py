@@ -14,7 +14,7 @@ from polybus.amqp.performatives import Attach, Begin, Open, Performative
 from polybus.amqp.sasl import Init
 from polybus.amqp.terminus import Source, Target
 from polybus.amqp.types import Described
-from polybus.testing.raw_frames import NAMES
+from tests.support.raw_frames import NAMES
 
 
 class Frame:

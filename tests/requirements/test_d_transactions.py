@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from polybus.testing.raw_amqp import RawClient
 from tests.requirements.kit import PARTITIONS, Bus, Gate, keys_for
+from tests.support.raw_amqp import RawClient
 
 REFUSED = "amqp:not-allowed"
 

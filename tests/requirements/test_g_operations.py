@@ -10,9 +10,9 @@ from azure.servicebus import ServiceBusMessage as Message
 from azure.servicebus.exceptions import MessageNotFoundError
 from azure.servicebus.management import SqlRuleFilter
 
-from polybus.testing.raw_amqp import RawClient
 from tests.requirements.kit import PARTITIONS, Bus, Gate, keys_for, sequence_partitions, until
 from tests.sdk.python.bus import peek_all, receive, receive_one, take, texts
+from tests.support.raw_amqp import RawClient
 
 SERVER = ("--clock", "movable")
 

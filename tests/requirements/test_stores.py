@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from polybus.testing.history import FAILED, OK
-from polybus.testing.postgres import postgres_server
 from polybus.testing.server import ServerProcess
 from tests.requirements.kit import PARTITIONS, Bus, Gate, Judged, keys_for, until
+from tests.support.postgres import postgres_server
 
 
 def test_a2_b8_b9_a_postgresql_server_is_killed_and_comes_back(tmp_path: Path) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from polybus.errors import PartitionUnavailable
+from polybus.hosting.catalogue import DOUBT
+from polybus.hosting.store_host import InDoubt
 from polybus.message.message import build
-from polybus.namespace.catalogue import DOUBT
-from polybus.namespace.promise import spawn
-from polybus.namespace.sender import MARKS
-from polybus.namespace.store_host import InDoubt
-from polybus.testing.sim_store import Fault
-from polybus.testing.simulation.small_world import SmallWorld
+from polybus.namespace.delivery.sender import MARKS
+from polybus.promise import spawn
+from tests.support.sim_store import Fault
+from tests.support.simulation.small_world import SmallWorld
 
 
 def marks(small: SmallWorld) -> int:

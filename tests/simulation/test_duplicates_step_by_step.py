@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from polybus.namespace.entity import Entity
-from polybus.namespace.names import parse_address
+from polybus.namespace.entities.entity import Entity
+from polybus.namespace.entities.names import parse_address
 from polybus.partition import records
 from polybus.partition.broker import Steps
 from polybus.partition.reading import rows_of
 from polybus.rows import Scan
-from polybus.testing.simulation.small_world import Inbox, SmallWorld
+from tests.support.simulation.small_world import Inbox, SmallWorld
 
 WINDOW_MS = 20_000
 

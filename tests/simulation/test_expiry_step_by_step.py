@@ -6,13 +6,13 @@ import pytest
 
 from polybus.errors import MessageNotFound, PolybusError
 from polybus.message.message import build
-from polybus.namespace import operations
-from polybus.namespace.names import parse_address
-from polybus.namespace.promise import Promise
+from polybus.namespace.delivery import operations
+from polybus.namespace.entities.names import parse_address
 from polybus.partition import settling
 from polybus.partition.log import MAIN
 from polybus.partition.records import number_key
-from polybus.testing.simulation.small_world import SmallWorld
+from polybus.promise import Promise
+from tests.support.simulation.small_world import SmallWorld
 
 
 def test_a_message_that_expired_under_its_lock_and_was_then_deferred_is_not_received_by_number() -> None:

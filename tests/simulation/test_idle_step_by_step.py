@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from polybus.message.message import build
-from polybus.namespace.cursors import Start
-from polybus.namespace.description import SubscriptionDescription, TopicDescription
+from polybus.namespace.entities.description import SubscriptionDescription, TopicDescription
+from polybus.namespace.pipeline.cursors import Start
 from polybus.partition.log import KINDS, MAIN
-from polybus.testing.simulation.small_world import SmallWorld
+from tests.support.simulation.small_world import SmallWorld
 
 MINUTE_MS = 60_000
 IDLE: dict[str, Any] = {"auto_delete_on_idle_ms": 10 * MINUTE_MS}

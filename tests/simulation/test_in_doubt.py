@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from polybus.testing.simulation import simulate
+from tests.support.simulation import simulate
 
 TROUBLES = (["doubt"], ["doubt", "outages"], ["doubt", "hangs"], ["doubt", "deaths"], ["doubt", "catalogue"])
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 import pytest
 
 from polybus.message.message import build
-from polybus.namespace import operations
-from polybus.namespace.cursor import Cursor
-from polybus.namespace.cursors import Start
-from polybus.namespace.promise import Promise, spawn
-from polybus.namespace.publishing import Staged
-from polybus.namespace.ranges import partition_logs
-from polybus.namespace.source import Delivery
-from polybus.namespace.stage_writer import StageWriter
+from polybus.namespace.delivery import operations
+from polybus.namespace.delivery.source import Delivery
+from polybus.namespace.pipeline.cursor import Cursor
+from polybus.namespace.pipeline.cursors import Start
+from polybus.namespace.pipeline.publishing import Staged
+from polybus.namespace.pipeline.ranges import partition_logs
+from polybus.namespace.pipeline.stage_writer import StageWriter
 from polybus.partition import settling
 from polybus.partition.log import DEAD_LETTER, MAIN
-from polybus.testing.sim_store import Fault
-from polybus.testing.simulation.small_world import SmallWorld, body_of
+from polybus.promise import Promise, spawn
+from tests.support.sim_store import Fault
+from tests.support.simulation.small_world import SmallWorld, body_of
 
 WEEK_MS = 7 * 86_400_000
 

@@ -6,16 +6,17 @@ import pytest
 
 import polybus
 from polybus.errors import PolybusError
-from polybus.namespace import recovery, sender
-from polybus.namespace.catalogue import Catalogue
-from polybus.namespace.cursors import Cursors
-from polybus.namespace.forwarder import Forwarder
-from polybus.namespace.publishing import NOTHING, Producer, Publishing
-from polybus.namespace.recovery import Recovery
-from polybus.namespace.store_host import StoreHost
+from polybus.hosting import recovery
+from polybus.hosting.catalogue import Catalogue
+from polybus.hosting.recovery import Recovery
+from polybus.hosting.store_host import StoreHost
+from polybus.namespace.delivery import sender
+from polybus.namespace.delivery.forwarder import Forwarder
+from polybus.namespace.pipeline.cursors import Cursors
+from polybus.namespace.pipeline.publishing import NOTHING, Producer, Publishing
 from polybus.partition import transfers
 from polybus.partition.duplicates import DuplicateHistory
-from polybus.testing.simulation import simulate
+from tests.support.simulation import simulate
 
 SEEDS = 12
 

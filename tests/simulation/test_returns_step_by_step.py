@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 
 from polybus.errors import PartitionUnavailable, ServerBusy, SessionLockLost, StoreError
+from polybus.hosting.catalogue import REMAINS
 from polybus.limits import FORWARD_RETRIES, FORWARD_RETRY_MS
 from polybus.message.message import build
-from polybus.namespace import operations
-from polybus.namespace.catalogue import REMAINS
-from polybus.namespace.description import QueueDescription, SubscriptionDescription, TopicDescription
-from polybus.namespace.names import parse_address
-from polybus.namespace.promise import spawn
-from polybus.namespace.routing import partition_for
-from polybus.testing.sim_store import Fault
-from polybus.testing.simulation.small_world import QUICK, Inbox, SmallWorld
+from polybus.namespace.delivery import operations
+from polybus.namespace.delivery.routing import partition_for
+from polybus.namespace.entities.description import QueueDescription, SubscriptionDescription, TopicDescription
+from polybus.namespace.entities.names import parse_address
+from polybus.promise import spawn
+from tests.support.sim_store import Fault
+from tests.support.simulation.small_world import QUICK, Inbox, SmallWorld
 
 
 def test_a_store_that_was_missing_at_the_start_serves_when_it_comes() -> None:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from polybus.testing.simulation import simulate
+from tests.support.simulation import simulate
 
 SEEDS = 240
 SHUFFLED = 30
@@ -17,7 +17,7 @@ SHUFFLED = 30
 
 def soak(*arguments: str, **environment: str) -> str:
     """Runs the soak as a user would; its output, and a failure that shows it where anything was found."""
-    command = [sys.executable, "-m", "polybus.testing.soak", *arguments]
+    command = [sys.executable, "-m", "tests.support.soak", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout

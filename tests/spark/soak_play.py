@@ -31,9 +31,9 @@ from polybus.spark.bus import Bus
 from polybus.spark.connection import Connection
 from polybus.spark.planning import Range
 from polybus.spark.reading import RangesRead
-from polybus.testing.sdk_load import Client, Round
 from polybus.testing.server import ServerProcess
 from tests.sdk.python.bus import admin_client
+from tests.support.sdk_load import Client, Round
 
 SINKS = ("parquet", "delta", "bus")
 VICTIMS = ("driver", "executor", "bus")

@@ -11,12 +11,15 @@ import polybus
 
 SOURCES = Path(polybus.__file__).parent
 
-COMMON = {"errors", "limits", "clock", "rows"}
+COMMON = {"errors", "limits", "clock", "rows", "promise", "turns", "asyncio_bridge"}
 MAY_KNOW: dict[str, set[str]] = {
     "errors": set(),
     "limits": set(),
     "clock": set(),
     "rows": set(),
+    "promise": {"errors"},
+    "turns": {"promise"},
+    "asyncio_bridge": {"promise"},
     "_compiled": set(),
     "__init__": {"_compiled"},
     "amqp": {"errors", "limits"},
@@ -24,10 +27,10 @@ MAY_KNOW: dict[str, set[str]] = {
     "message": {"amqp", "errors", "limits"},
     "partition": {*COMMON, "amqp", "message", "rules"},
     "store": {"errors", "limits", "rows"},
-    "namespace": {*COMMON, "amqp", "message", "rules", "partition", "store"},
-    "gateway": {*COMMON, "amqp", "message", "rules", "partition", "namespace", "store"},
-    "operations": {*COMMON, "amqp", "message", "rules", "partition", "store", "namespace", "runtime"},
-    "runtime": {"errors", "namespace", "store"},
+    "hosting": {*COMMON, "amqp", "message", "rules", "partition", "store", "namespace"},
+    "namespace": {*COMMON, "amqp", "message", "rules", "partition", "store", "hosting"},
+    "gateway": {*COMMON, "amqp", "message", "rules", "partition", "namespace", "store", "hosting"},
+    "operations": {*COMMON, "amqp", "message", "rules", "partition", "store", "namespace", "hosting"},
     "provisioning": {*COMMON, "gateway", "namespace"},
 }
 ANYTHING_BUT_CLIENTS = {"__main__", "node", "testing", "cli"}

@@ -21,8 +21,8 @@ from polybus.cli.endpoint import Endpoint
 from polybus.cli.options import AsJson
 from polybus.cli.output import REFUSED, Failure, Output, one_line_errors
 from polybus.cli.overview import bar, partitions_path
-from polybus.namespace.names import Address
-from polybus.namespace.routing import partition_for
+from polybus.namespace.delivery.routing import partition_for
+from polybus.namespace.entities.names import Address
 
 QUEUE: Final = "demo"
 PARTITIONS: Final = 16

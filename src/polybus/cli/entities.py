@@ -12,7 +12,7 @@ from polybus.cli.client import Client, client_command
 from polybus.cli.entity_options import given_values, option_parameters
 from polybus.cli.output import plain
 from polybus.cli.serve import parse_key
-from polybus.namespace.description import (
+from polybus.namespace.entities.description import (
     AuthorizationRule,
     Description,
     QueueDescription,

@@ -12,8 +12,8 @@ from typing import Any, Final
 import typer
 
 from polybus.cli.values import iso_duration
-from polybus.namespace.description import Description, EntityStatus
-from polybus.namespace.properties import PROPERTIES, Property, Shape
+from polybus.namespace.entities.description import Description, EntityStatus
+from polybus.namespace.entities.properties import PROPERTIES, Property, Shape
 
 
 class Status(enum.StrEnum):

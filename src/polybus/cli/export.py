@@ -13,10 +13,10 @@ from polybus.cli.client import Client, json_of
 from polybus.cli.entity_options import sdk_name, settable
 from polybus.cli.output import plain
 from polybus.cli.overview import partitions_path
-from polybus.gateway.config_dump import declared_subscription, dump
-from polybus.gateway.config_model import ConfigFile, NamespaceConfig, TopicConfig
+from polybus.gateway.config.dump import declared_subscription, dump
+from polybus.gateway.config.model import ConfigFile, NamespaceConfig, TopicConfig
 from polybus.limits import PARTITIONS_STANDARD
-from polybus.namespace.description import (
+from polybus.namespace.entities.description import (
     INFINITE_MS,
     AccessRight,
     AuthorizationRule,
@@ -26,9 +26,9 @@ from polybus.namespace.description import (
     SubscriptionDescription,
     TopicDescription,
 )
-from polybus.namespace.names import Address, parse_forward_target
-from polybus.namespace.properties import Property, Shape
-from polybus.namespace.rule_description import (
+from polybus.namespace.entities.names import Address, parse_forward_target
+from polybus.namespace.entities.properties import Property, Shape
+from polybus.namespace.entities.rule import (
     CORRELATION_FIELDS,
     CorrelationFilterDescription,
     FilterDescription,
@@ -38,8 +38,8 @@ from polybus.namespace.rule_description import (
     SqlFilterDescription,
     TypedValues,
 )
-from polybus.namespace.timespan import INFINITE_DAYS
-from polybus.namespace.typed_value import TypedValue
+from polybus.namespace.entities.timespan import INFINITE_DAYS
+from polybus.namespace.entities.typed_value import TypedValue
 
 
 def export(

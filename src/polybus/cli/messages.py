@@ -10,7 +10,7 @@ import typer
 
 from polybus.cli.output import Output, plain
 from polybus.errors import ConfigError
-from polybus.namespace.names import Address, parse_address
+from polybus.namespace.entities.names import Address, parse_address
 
 _FIELDS = (
     "message_id",

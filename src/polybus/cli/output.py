@@ -20,7 +20,7 @@ from rich.table import Table
 
 from polybus.errors import BusError, PolybusError
 from polybus.gateway.durations import INFINITE_MS, duration_text
-from polybus.namespace.timespan import INFINITE_DAYS
+from polybus.namespace.entities.timespan import INFINITE_DAYS
 
 REFUSED: Final = 1
 USAGE: Final = 2

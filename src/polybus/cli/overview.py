@@ -8,7 +8,7 @@ from urllib.parse import quote
 import typer
 
 from polybus.cli.client import Client
-from polybus.namespace.names import Address, parse_address
+from polybus.namespace.entities.names import Address, parse_address
 
 _BAR = 24
 _SLIVERS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")

@@ -13,7 +13,7 @@ from polybus.cli.output import plain
 from polybus.cli.values import duration
 from polybus.errors import ConfigError
 from polybus.limits import CLI_PAGE
-from polybus.namespace.names import Address
+from polybus.namespace.entities.names import Address
 
 Entity = Annotated[str, typer.Argument(help="A queue, or TOPIC/Subscriptions/NAME.", show_default=False)]
 Subscription = Annotated[str | None, typer.Option(help="A subscription of the topic ENTITY.")]

@@ -10,7 +10,7 @@ from polybus.cli.client import Client, client_command
 from polybus.cli.output import plain
 from polybus.cli.values import properties
 from polybus.errors import ConfigError
-from polybus.namespace.rule_description import CORRELATION_FIELDS
+from polybus.namespace.entities.rule import CORRELATION_FIELDS
 
 Topic = Annotated[str, typer.Argument(help="The topic's name.", show_default=False)]
 Subscription = Annotated[str, typer.Argument(help="The subscription's name.", show_default=False)]

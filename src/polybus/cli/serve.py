@@ -15,8 +15,8 @@ import typer
 import polybus
 from polybus.cli.logs import configure_logs
 from polybus.errors import ConfigError, PolybusError
-from polybus.namespace.description import AccessRight, AuthorizationRule
-from polybus.namespace.tiers import tier_named
+from polybus.namespace.entities.description import AccessRight, AuthorizationRule
+from polybus.namespace.entities.tiers import tier_named
 
 if TYPE_CHECKING:
     # A node loads the whole house; the other commands start without it.
@@ -83,7 +83,7 @@ def serve(
     verbose: Annotated[bool, typer.Option(help="Log every refusal and every connection.")] = False,
 ) -> None:
     """Runs a bus. Ready when it prints a line that starts with `ready`; SIGTERM or Ctrl-C stops it cleanly."""
-    from polybus.gateway.config_file import load
+    from polybus.gateway.config.file import load
     from polybus.node import Options
 
     configure_logs(log_form is LogForm.JSON, verbose)
@@ -147,8 +147,7 @@ def parse_key(text: str) -> AuthorizationRule:
 
 async def run_node(options: Options) -> int:
     """Serves until a signal comes; 0 when it stopped cleanly."""
-    from polybus.node import Node
-    from polybus.runtime import settle_memory
+    from polybus.node import Node, settle_memory
 
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -9,9 +9,9 @@ from __future__ import annotations
 import datetime
 
 from polybus.errors import ArgumentError
-from polybus.namespace import timespan
-from polybus.namespace.timespan import INFINITE_MS, TICKS_PER_MS
-from polybus.namespace.typed_value import date_time_from_text
+from polybus.namespace.entities import timespan
+from polybus.namespace.entities.timespan import INFINITE_MS, TICKS_PER_MS
+from polybus.namespace.entities.typed_value import date_time_from_text
 
 __all__ = [
     "INFINITE_MS",

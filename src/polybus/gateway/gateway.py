@@ -27,7 +27,7 @@ from polybus.gateway.sas import (
 )
 from polybus.gateway.stats import Stats
 from polybus.namespace.bus import Bus
-from polybus.namespace.description import AuthorizationRule
+from polybus.namespace.entities.description import AuthorizationRule
 from polybus.namespace.namespace import Namespace
 
 JwtVerifier = Callable[[str, str], tuple[Rights, float]]

@@ -20,8 +20,8 @@ from urllib.parse import quote, unquote, unquote_plus
 
 from polybus import limits
 from polybus.errors import Unauthorized
-from polybus.namespace.description import AccessRight, AuthorizationRule
-from polybus.namespace.names import fold
+from polybus.namespace.entities.description import AccessRight, AuthorizationRule
+from polybus.namespace.entities.names import fold
 
 MISSING_TOKEN = 40102
 INVALID_SIGNATURE = 40103

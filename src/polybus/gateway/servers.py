@@ -9,14 +9,14 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from polybus import limits
-from polybus.gateway.amqp_transport import AmqpProtocol
+from polybus.gateway.amqp.transport import AmqpProtocol
 from polybus.gateway.gateway import Gateway
-from polybus.gateway.http_app import make_app
-from polybus.gateway.http_protocol import HttpProtocol
+from polybus.gateway.http.app import make_app
+from polybus.gateway.http.protocol import HttpProtocol
 from polybus.gateway.listener import ProtocolFactory
 
 if TYPE_CHECKING:
-    from polybus.gateway.http_faults import FaultPanel
+    from polybus.gateway.http.faults import FaultPanel
 
 
 def amqp_protocol(gateway: Gateway) -> ProtocolFactory:

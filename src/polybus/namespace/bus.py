@@ -12,23 +12,23 @@ from secrets import token_bytes
 
 from polybus.clock import Clock
 from polybus.errors import ConfigError, PolybusError, ServerBusy, StoreError
-from polybus.namespace import catalogue as records
-from polybus.namespace.auditing import Auditing
-from polybus.namespace.catalogue import Catalogue, Changes, decode
-from polybus.namespace.cursors import Cursors
-from polybus.namespace.entity import Entity
+from polybus.hosting import catalogue as records
+from polybus.hosting.catalogue import Catalogue, Changes, decode
+from polybus.hosting.partition_host import PartitionHost
+from polybus.hosting.recovery import Recovery
+from polybus.hosting.store_host import StoreHost
+from polybus.namespace.entities.entity import Entity
+from polybus.namespace.entities.tiers import STANDARD, Tier
+from polybus.namespace.management.auditing import Auditing
+from polybus.namespace.management.cleanup import Remains
 from polybus.namespace.namespace import Namespace
-from polybus.namespace.partition_host import PartitionHost
-from polybus.namespace.promise import Loop, Promise, spawn
-from polybus.namespace.publishing import Publishing
-from polybus.namespace.recovery import Recovery
-from polybus.namespace.remains import Remains
-from polybus.namespace.store_host import StoreHost
-from polybus.namespace.tiers import STANDARD, Tier
+from polybus.namespace.pipeline.cursors import Cursors
+from polybus.namespace.pipeline.publishing import Publishing
 from polybus.partition.broker import Broker
 from polybus.partition.reading import has_rows
 from polybus.partition.records import partitions_prefix
 from polybus.partition.settings import Bounds
+from polybus.promise import Loop, Promise, spawn
 
 
 def random_key() -> str:

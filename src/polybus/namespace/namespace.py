@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 
 from polybus.errors import EntityNotFound, MessageLockLost, OperationConflict, ServerBusy
 from polybus.message.message import Message
-from polybus.namespace.entity import Entity
-from polybus.namespace.forwarder import Forwarder
-from polybus.namespace.management import Management
-from polybus.namespace.names import Address, fold
-from polybus.namespace.promise import spawn
-from polybus.namespace.routing import partition_for
-from polybus.namespace.sender import Sender
-from polybus.namespace.source import Delivery
-from polybus.namespace.tiers import Tier
-from polybus.namespace.timespan import INFINITE_MS
-from polybus.namespace.transaction import Transactions
-from polybus.namespace.transaction_rules import TransactionRules
+from polybus.namespace.delivery.forwarder import Forwarder
+from polybus.namespace.delivery.routing import partition_for
+from polybus.namespace.delivery.sender import Sender
+from polybus.namespace.delivery.source import Delivery
+from polybus.namespace.delivery.transaction import Transactions
+from polybus.namespace.delivery.transaction_rules import TransactionRules
+from polybus.namespace.entities.entity import Entity
+from polybus.namespace.entities.names import Address, fold
+from polybus.namespace.entities.tiers import Tier
+from polybus.namespace.entities.timespan import INFINITE_MS
+from polybus.namespace.management.changes import Management
 from polybus.partition.broker import Broker, read_token
 from polybus.partition.entry import Entry
 from polybus.partition.output import Reply
+from polybus.promise import spawn
 
 if TYPE_CHECKING:
     from polybus.namespace.bus import Bus

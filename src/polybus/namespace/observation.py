@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polybus.namespace.entity import Entity
+from polybus.namespace.entities.entity import Entity
 from polybus.partition.log import KINDS, MAIN, Log
 
 

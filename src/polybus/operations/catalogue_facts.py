@@ -6,18 +6,18 @@ import json
 from typing import Any, Final
 
 from polybus.errors import ArgumentError, PolybusError, StoreVersionMismatch
-from polybus.namespace import catalogue
-from polybus.namespace.description import (
+from polybus.hosting import catalogue
+from polybus.namespace.delivery.routing import HASH_VERSION
+from polybus.namespace.entities.codec import from_dict
+from polybus.namespace.entities.description import (
     Description,
     QueueDescription,
     SubscriptionDescription,
     TopicDescription,
 )
-from polybus.namespace.description_codec import from_dict
-from polybus.namespace.names import fold
-from polybus.namespace.routing import HASH_VERSION
-from polybus.namespace.rule_compiler import compile_rule
-from polybus.namespace.rule_description import RuleDescription
+from polybus.namespace.entities.names import fold
+from polybus.namespace.entities.rule import RuleDescription
+from polybus.namespace.entities.rule_compiler import compile_rule
 from polybus.operations.findings import Finding, Findings
 from polybus.operations.reading import Reader
 from polybus.partition.records import after, unsealed

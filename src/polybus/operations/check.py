@@ -12,7 +12,7 @@ from pathlib import Path
 
 from polybus.amqp.codec import decode
 from polybus.errors import ProtocolError, StoreCorrupt, StoreError
-from polybus.namespace.sender import MARKS
+from polybus.namespace.delivery.sender import MARKS
 from polybus.operations.catalogue_facts import CatalogueFacts, EntityFacts
 from polybus.operations.findings import PREFIX_BYTES, Finding, Findings
 from polybus.operations.message_tables import BROKEN

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from polybus.hosting.partition_host import PartitionHost
 from polybus.message.message import build
-from polybus.namespace import operations
-from polybus.namespace.description import SubscriptionDescription, TopicDescription
-from polybus.namespace.entity import Entity
-from polybus.namespace.names import parse_address
-from polybus.namespace.partition_host import PartitionHost
-from polybus.namespace.promise import Promise
-from polybus.namespace.routing import partition_for
-from polybus.namespace.rule_description import RuleDescription
-from polybus.namespace.session_source import HeldSession
-from polybus.namespace.source import Delivery
-from polybus.namespace.transaction import Transaction
+from polybus.namespace.delivery import operations
+from polybus.namespace.delivery.routing import partition_for
+from polybus.namespace.delivery.session_source import HeldSession
+from polybus.namespace.delivery.source import Delivery
+from polybus.namespace.delivery.transaction import Transaction
+from polybus.namespace.entities.description import SubscriptionDescription, TopicDescription
+from polybus.namespace.entities.entity import Entity
+from polybus.namespace.entities.names import parse_address
+from polybus.namespace.entities.rule import RuleDescription
 from polybus.partition import settling
-from polybus.testing.sim_store import Fault
-from polybus.testing.simulation.small_world import Inbox, SmallWorld, body_of
+from polybus.promise import Promise
+from tests.support.sim_store import Fault
+from tests.support.simulation.small_world import Inbox, SmallWorld, body_of
 
 PARTITIONS = 16
 

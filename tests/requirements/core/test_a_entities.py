@@ -9,10 +9,10 @@ import pytest
 
 from polybus import limits
 from polybus.errors import ArgumentError, EntityAlreadyExists, QuotaExceeded
-from polybus.namespace.description import EntityAvailability, QueueDescription, TopicDescription
-from polybus.namespace.promise import spawn
-from polybus.namespace.rule_description import RuleDescription, SqlFilterDescription
-from polybus.namespace.tiers import BASIC, PREMIUM, STANDARD, Tier, TierName
+from polybus.namespace.entities.description import EntityAvailability, QueueDescription, TopicDescription
+from polybus.namespace.entities.rule import RuleDescription, SqlFilterDescription
+from polybus.namespace.entities.tiers import BASIC, PREMIUM, STANDARD, Tier, TierName
+from polybus.promise import spawn
 from tests.requirements.core.conftest import Maker
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
 

@@ -8,12 +8,12 @@ import pytest
 
 from polybus.errors import InvalidOperation, PartitionUnavailable
 from polybus.message.message import build
-from polybus.namespace.description import EntityAvailability
-from polybus.namespace.routing import HASH_VERSION, partition_for
-from polybus.namespace.rule_description import RuleDescription, SqlActionDescription
-from polybus.testing.sim_store import Fault
+from polybus.namespace.delivery.routing import HASH_VERSION, partition_for
+from polybus.namespace.entities.description import EntityAvailability
+from polybus.namespace.entities.rule import RuleDescription, SqlActionDescription
 from tests.requirements.core.conftest import Maker
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
+from tests.support.sim_store import Fault
 
 
 def indexes(numbers: list[int]) -> list[int]:

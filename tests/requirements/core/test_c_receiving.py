@@ -6,11 +6,11 @@ import pytest
 
 from polybus.limits import PEEK_REPLY_BYTES
 from polybus.message.rendering import render
-from polybus.namespace import operations
-from polybus.namespace.names import parse_address
-from polybus.namespace.source import give_back
-from polybus.testing.simulation.small_world import Inbox, body_of
+from polybus.namespace.delivery import operations
+from polybus.namespace.delivery.source import give_back
+from polybus.namespace.entities.names import parse_address
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
+from tests.support.simulation.small_world import Inbox, body_of
 
 
 @pytest.mark.parametrize("index", [0, 7, 15])

@@ -11,13 +11,13 @@ from polybus.errors import (
     OperationConflict,
     PartitionUnavailable,
 )
-from polybus.namespace.promise import spawn
-from polybus.namespace.rule_description import CorrelationFilterDescription, RuleDescription
-from polybus.namespace.transaction import Transaction
-from polybus.namespace.transaction_rules import RuleChange
+from polybus.namespace.delivery.transaction import Transaction
+from polybus.namespace.delivery.transaction_rules import RuleChange
+from polybus.namespace.entities.rule import CorrelationFilterDescription, RuleDescription
 from polybus.partition import transactions
-from polybus.testing.sim_store import Fault
+from polybus.promise import spawn
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
+from tests.support.sim_store import Fault
 
 BEFORE = {"$default"}
 AFTER = {"blue"}

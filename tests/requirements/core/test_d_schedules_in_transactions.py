@@ -6,11 +6,11 @@ import pytest
 
 from polybus.errors import MessageNotFound, PartitionUnavailable, TransactionUnknown
 from polybus.message.message import build
-from polybus.namespace import operations
-from polybus.namespace.promise import spawn
-from polybus.namespace.transaction import Transaction
-from polybus.testing.sim_store import Fault
+from polybus.namespace.delivery import operations
+from polybus.namespace.delivery.transaction import Transaction
+from polybus.promise import spawn
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
+from tests.support.sim_store import Fault
 
 SOON_MS = 5_000
 

@@ -7,9 +7,9 @@ import pytest
 from polybus.errors import InvalidOperation, PartitionUnavailable, QuotaExceeded, TransactionUnknown
 from polybus.limits import TRANSACTION_MS
 from polybus.message.message import build
-from polybus.namespace.rule_description import CorrelationFilterDescription, RuleDescription
-from polybus.testing.sim_store import Fault
+from polybus.namespace.entities.rule import CorrelationFilterDescription, RuleDescription
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
+from tests.support.sim_store import Fault
 
 
 def test_d1_a_message_without_a_key_is_refused_on_a_partitioned_entity(core: CoreBus) -> None:

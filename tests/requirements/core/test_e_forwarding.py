@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from polybus.namespace.redrive import move_messages
-from polybus.namespace.rule_description import RuleDescription, SqlActionDescription
+from polybus.namespace.delivery.redrive import move_messages
+from polybus.namespace.entities.rule import RuleDescription, SqlActionDescription
 from polybus.partition.log import MAIN
-from polybus.testing.sim_store import Fault
-from polybus.testing.simulation.small_world import body_of
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
+from tests.support.sim_store import Fault
+from tests.support.simulation.small_world import body_of
 
 
 def partitions_of(core: CoreBus, path: str) -> Counter[int]:

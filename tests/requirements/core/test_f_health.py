@@ -8,9 +8,9 @@ import pytest
 
 from polybus.errors import PartitionUnavailable, ServerBusy
 from polybus.message.message import build
-from polybus.namespace.description import EntityAvailability, QueueDescription, SubscriptionDescription
-from polybus.testing.sim_store import Fault
+from polybus.namespace.entities.description import EntityAvailability, QueueDescription, SubscriptionDescription
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
+from tests.support.sim_store import Fault
 
 
 def test_f1_what_belongs_to_the_lost_partition_fails_and_the_rest_goes_on(core: CoreBus) -> None:

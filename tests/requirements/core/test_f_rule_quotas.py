@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from polybus.errors import EntityAlreadyExists, QuotaExceeded
-from polybus.namespace.rule_description import (
+from polybus.namespace.delivery.transaction_rules import RuleChange
+from polybus.namespace.entities.rule import (
     CorrelationFilterDescription,
     RuleDescription,
     SqlFilterDescription,
 )
-from polybus.namespace.transaction_rules import RuleChange
 from polybus.rules import ruleset
 from tests.requirements.core.core_bus import CoreBus
 

@@ -6,9 +6,9 @@ import pytest
 
 from polybus.errors import MessageLockLost, MessageNotFound, SessionLockLost
 from polybus.message.message import build
-from polybus.namespace import operations
-from polybus.namespace.names import parse_address
-from polybus.namespace.rule_description import RuleDescription, SqlFilterDescription
+from polybus.namespace.delivery import operations
+from polybus.namespace.entities.names import parse_address
+from polybus.namespace.entities.rule import RuleDescription, SqlFilterDescription
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
 
 LOCK_MS = 60_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from polybus.gateway.config_file import load
-from polybus.namespace.description import QueueDescription
-from polybus.namespace.promise import spawn
-from polybus.namespace.tiers import STANDARD
+from polybus.gateway.config.file import load
+from polybus.namespace.entities.description import QueueDescription
+from polybus.namespace.entities.tiers import STANDARD
+from polybus.promise import spawn
 from polybus.provisioning import provision
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
 

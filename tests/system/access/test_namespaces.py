@@ -20,7 +20,7 @@ from azure.servicebus.exceptions import ServiceBusAuthenticationError
 from azure.servicebus.management import ServiceBusAdministrationClient
 
 from polybus.errors import ConfigError
-from polybus.gateway.config_file import load
+from polybus.gateway.config.file import load
 from polybus.gateway.sas import make_token
 from polybus.node import Node, Options
 from polybus.testing.server import ServerProcess

@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from polybus.clock import MovableClock
-from polybus.gateway.amqp_transport import AmqpProtocol
+from polybus.gateway.amqp.transport import AmqpProtocol
 from polybus.gateway.gateway import Gateway
+from polybus.hosting.catalogue import Catalogue
+from polybus.hosting.store_host import StoreHost
 from polybus.namespace.bus import Bus
-from polybus.namespace.catalogue import Catalogue
-from polybus.namespace.description import AccessRight, AuthorizationRule
+from polybus.namespace.entities.description import AccessRight, AuthorizationRule
+from polybus.namespace.entities.tiers import STANDARD, Tier
 from polybus.namespace.namespace import Namespace
-from polybus.namespace.promise import Promise, spawn
-from polybus.namespace.store_host import StoreHost
-from polybus.namespace.tiers import STANDARD, Tier
+from polybus.promise import Promise, spawn
 from polybus.store.driver import InlineDriver, StoreDriver, ThreadDriver
 from polybus.store.memory import MemoryStore
 from polybus.store.rocks import RocksStore

@@ -33,7 +33,12 @@ from azure.servicebus.exceptions import (
     SessionLockLostError,
 )
 
-from polybus.namespace.description import EntityStatus, QueueDescription, SubscriptionDescription, TopicDescription
+from polybus.namespace.entities.description import (
+    EntityStatus,
+    QueueDescription,
+    SubscriptionDescription,
+    TopicDescription,
+)
 from tests.system.amqp.server import Server
 
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

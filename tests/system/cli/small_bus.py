@@ -7,29 +7,30 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+from polybus.asyncio_bridge import run
 from polybus.clock import MovableClock
 from polybus.errors import PolybusError
+from polybus.hosting.catalogue import Catalogue
+from polybus.hosting.opener import Opener
+from polybus.hosting.store_host import StoreHost
 from polybus.message.message import Message, build
-from polybus.namespace import operations
 from polybus.namespace.bus import Bus
-from polybus.namespace.catalogue import Catalogue
-from polybus.namespace.description import (
+from polybus.namespace.delivery import operations
+from polybus.namespace.delivery.source import Delivery
+from polybus.namespace.delivery.transaction_rules import RuleChange, encoded, plan
+from polybus.namespace.entities.description import (
     EntityDescription,
     EntityStatus,
     QueueDescription,
     SubscriptionDescription,
     TopicDescription,
 )
-from polybus.namespace.entity import Entity
-from polybus.namespace.names import parse_address
-from polybus.namespace.promise import Promise
-from polybus.namespace.rule_description import RuleDescription, SqlActionDescription, SqlFilterDescription
-from polybus.namespace.source import Delivery
-from polybus.namespace.store_host import StoreHost
-from polybus.namespace.tiers import Tier
-from polybus.namespace.transaction_rules import RuleChange, encoded, plan
+from polybus.namespace.entities.entity import Entity
+from polybus.namespace.entities.names import parse_address
+from polybus.namespace.entities.rule import RuleDescription, SqlActionDescription, SqlFilterDescription
+from polybus.namespace.entities.tiers import Tier
 from polybus.partition import settling, staging, transactions
-from polybus.runtime import Opener, run
+from polybus.promise import Promise
 
 T = TypeVar("T")
 LARGE = b"b" * 40_000

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from polybus.errors import StoreError, StoreFenced
-from polybus.namespace import catalogue
+from polybus.hosting import catalogue
 from polybus.operations.check import Report, catalogue_url, check, store_urls
 from polybus.partition import records
 from polybus.rows import Batch

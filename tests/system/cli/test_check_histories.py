@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from polybus.message.message import build
-from polybus.namespace.description import QueueDescription, SubscriptionDescription, TopicDescription
-from polybus.namespace.source import Delivery
+from polybus.namespace.delivery.source import Delivery
+from polybus.namespace.entities.description import QueueDescription, SubscriptionDescription, TopicDescription
 from polybus.operations.check import catalogue_url, check, store_urls
 from polybus.partition import settling
 from tests.system.cli.small_bus import LARGE, SmallBus

@@ -15,7 +15,7 @@ from polybus.operations.check import catalogue_url, check, store_urls
 from polybus.partition import records
 from polybus.rows import Batch
 from polybus.store.postgres import PostgresStore
-from polybus.testing.postgres import PostgresServer, postgres_server
+from tests.support.postgres import PostgresServer, postgres_server
 from tests.system.cli.small_bus import fill
 
 

@@ -15,19 +15,19 @@ from typing import Any, TypeVar
 import httpx
 import uvicorn
 
+from polybus.asyncio_bridge import run
 from polybus.clock import Clock, MovableClock
 from polybus.errors import ConfigError, StoreError
 from polybus.gateway.gateway import Gateway
-from polybus.gateway.http_app import make_app
-from polybus.gateway.http_promises import run
+from polybus.gateway.http.app import make_app
 from polybus.gateway.sas import make_token
 from polybus.gateway.tls import CertificateFiles, ensure_certificates
+from polybus.hosting.catalogue import Catalogue
+from polybus.hosting.store_host import StoreHost
 from polybus.namespace.bus import Bus
-from polybus.namespace.catalogue import Catalogue
-from polybus.namespace.description import AccessRight, AuthorizationRule
-from polybus.namespace.promise import Promise
-from polybus.namespace.store_host import StoreHost
-from polybus.namespace.tiers import STANDARD, Tier
+from polybus.namespace.entities.description import AccessRight, AuthorizationRule
+from polybus.namespace.entities.tiers import STANDARD, Tier
+from polybus.promise import Promise
 from polybus.store.base import Store
 from polybus.store.driver import InlineDriver, ThreadDriver
 from polybus.store.failing import FailingStore
@@ -308,7 +308,7 @@ def _listener() -> socket.socket:
 
 def _http() -> Any:
     try:
-        from polybus.gateway.http_protocol import HttpProtocol
+        from polybus.gateway.http.protocol import HttpProtocol
     except ImportError:
         return "h11"
     return HttpProtocol

@@ -30,7 +30,7 @@ from azure.servicebus.management import (
 )
 
 from polybus.message.message import build
-from polybus.namespace.promise import Promise
+from polybus.promise import Promise
 from tests.system.http.kit import Server
 
 Admin = Any

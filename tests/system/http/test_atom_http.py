@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from polybus.namespace.tiers import BASIC, PREMIUM, Tier, TierName
+from polybus.namespace.entities.tiers import BASIC, PREMIUM, Tier, TierName
 from tests.system.http.kit import Server
 from tests.system.http.test_refusals import ATOM, SB, XSI, check, entry, queue
 

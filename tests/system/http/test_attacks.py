@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from polybus.namespace.description import QueueDescription
+from polybus.namespace.entities.description import QueueDescription
 from tests.system.http.kit import Server
 from tests.system.http.test_refusals import ATOM, SB, check, queue
 
@@ -208,7 +208,7 @@ def test_a_body_that_never_comes_is_not_waited_for(
 ) -> None:
     """The time is shortened to nothing; what is left is that somebody else's request goes through meanwhile."""
     from polybus import limits
-    from polybus.gateway import http_request
+    from polybus.gateway.http import request as http_request
 
     defaults = http_request.Call.body.__defaults__
     monkeypatch.setattr(http_request.Call.body, "__defaults__", (None, 0.01))

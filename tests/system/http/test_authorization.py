@@ -16,7 +16,7 @@ import pytest
 
 from polybus.errors import Unauthorized
 from polybus.gateway.sas import Rights
-from polybus.namespace.description import (
+from polybus.namespace.entities.description import (
     AccessRight,
     AuthorizationRule,
     QueueDescription,

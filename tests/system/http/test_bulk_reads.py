@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from polybus.namespace.description import QueueDescription, SubscriptionDescription, TopicDescription
+from polybus.namespace.entities.description import QueueDescription, SubscriptionDescription, TopicDescription
 from tests.system.http.bulk_kit import ARROW, Bulk, read_arrow, read_lines
 from tests.system.http.kit import Server
 
@@ -426,7 +426,7 @@ def test_without_pyarrow_the_answer_says_what_to_install(
 
 
 def test_the_description_names_every_route(server: Server) -> None:
-    from polybus.gateway import http_bulk
+    from polybus.gateway.bulk import routes as http_bulk
 
     document = httpx.get(f"{server.url}/$polybus/openapi.json").json()
     assert document["openapi"].startswith("3.1")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from polybus.message.message import build
-from polybus.namespace.description import QueueDescription, SubscriptionDescription, TopicDescription
+from polybus.namespace.entities.description import QueueDescription, SubscriptionDescription, TopicDescription
 from polybus.spark.records import Records
 from tests.system.http.bulk_kit import ARROW, Bulk
 from tests.system.http.kit import Server

@@ -11,7 +11,7 @@ import pytest
 
 from polybus.clock import MovableClock
 from polybus.errors import CursorTruncated
-from polybus.namespace.description import QueueDescription, SubscriptionDescription, TopicDescription
+from polybus.namespace.entities.description import QueueDescription, SubscriptionDescription, TopicDescription
 from tests.system.http.bulk_kit import Bulk
 from tests.system.http.kit import Disk, RocksDisk, Server
 

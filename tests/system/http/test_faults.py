@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from polybus.clock import MovableClock, RealClock
-from polybus.namespace.description import QueueDescription
+from polybus.namespace.entities.description import QueueDescription
 from polybus.store.failing import FailingStore
 from polybus.store.memory import MemoryStore
 from tests.system.http.kit import Disk, Server

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from polybus.clock import MovableClock
-from polybus.namespace.description import QueueDescription, SubscriptionDescription, TopicDescription
+from polybus.namespace.entities.description import QueueDescription, SubscriptionDescription, TopicDescription
 from tests.system.http.kit import Server
 
 SAMPLE = re.compile(r'([a-z_]+)(?:\{((?:[a-z_]+="(?:[^"\\\n]|\\.)*",?)*)\})? (-?[0-9.e+-]+)')

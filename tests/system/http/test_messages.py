@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
-from polybus.namespace.description import QueueDescription, SubscriptionDescription, TopicDescription
+from polybus.namespace.entities.description import QueueDescription, SubscriptionDescription, TopicDescription
 from tests.system.http.kit import Server
 
 BATCH = {"Content-Type": "application/vnd.microsoft.servicebus.json"}
@@ -352,7 +352,7 @@ def test_sessions_are_sent_to_but_not_received_from(server: Server, http: httpx.
 def test_a_disabled_queue_refuses(server: Server, http: httpx.Client, plain: str) -> None:
     from dataclasses import replace
 
-    from polybus.namespace.description import EntityStatus
+    from polybus.namespace.entities.description import EntityStatus
 
     entity = server.namespace.entity(plain)
     disabled = replace(entity.description, status=EntityStatus.DISABLED)
@@ -428,7 +428,7 @@ def test_a_message_that_meets_a_leaving_client_goes_back_at_once(
 
     def meet() -> None:
         from polybus.message.message import build
-        from polybus.namespace.promise import Promise
+        from polybus.promise import Promise
 
         client.close()
         server.namespace.send(entity, [build(b"kept")], Promise().reply, None)

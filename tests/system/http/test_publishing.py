@@ -14,8 +14,8 @@ import pytest
 
 from polybus.clock import MovableClock
 from polybus.message.message import build
-from polybus.namespace.description import QueueDescription, SubscriptionDescription, TopicDescription
-from polybus.namespace.routing import partition_for
+from polybus.namespace.delivery.routing import partition_for
+from polybus.namespace.entities.description import QueueDescription, SubscriptionDescription, TopicDescription
 from tests.system.http.bulk_kit import ARROW, Bulk, arrow
 from tests.system.http.kit import Disk, RocksDisk, Server
 

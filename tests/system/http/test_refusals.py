@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from polybus.namespace.description import QueueDescription, SubscriptionDescription, TopicDescription
+from polybus.namespace.entities.description import QueueDescription, SubscriptionDescription, TopicDescription
 from tests.system.http.kit import Server
 
 ATOM = "http://www.w3.org/2005/Atom"

@@ -12,7 +12,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage, TransportType
 from azure.servicebus.aio import ServiceBusClient
 
-from polybus.namespace.description import QueueDescription
+from polybus.namespace.entities.description import QueueDescription
 from tests.system.http.kit import KEY, KEY_NAME, Server
 
 PATH = "/$servicebus/websocket"

@@ -9,7 +9,7 @@ import pytest
 
 from polybus import limits
 from polybus.node import Node, Options
-from polybus.testing.raw_amqp import RawClient
+from tests.support.raw_amqp import RawClient
 
 
 def test_a_client_that_is_silent_does_not_hold_up_the_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from polybus.store.failing import FailingStore
 from polybus.store.memory import MemoryStore
 from polybus.store.postgres import PostgresStore
 from polybus.store.rocks import RocksStore
-from polybus.testing.postgres import PostgresServer, postgres_server
+from tests.support.postgres import PostgresServer, postgres_server
 
 _schemas = count(1)
 

@@ -11,7 +11,7 @@ from polybus.errors import StoreError, StoreFenced
 from polybus.store.base import Batch
 from polybus.store.postgres import PostgresStore
 from polybus.store.rocks import RocksStore
-from polybus.testing.postgres import PostgresServer, postgres_server
+from tests.support.postgres import PostgresServer, postgres_server
 
 from .crash_child import Child, check, commit_batch, counter_of, moments
 from .unreliable_disk import UnreliableDisk, needs_compiler

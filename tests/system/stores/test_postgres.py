@@ -18,7 +18,7 @@ from polybus.store.format import StoreFormat
 from polybus.store.open import open_store
 from polybus.store.postgres import PostgresStore
 from polybus.store.postgres_url import parse_postgres_url
-from polybus.testing.postgres import postgres_server
+from tests.support.postgres import postgres_server
 
 
 def put(store: PostgresStore, *keys: bytes) -> None:

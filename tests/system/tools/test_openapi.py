@@ -12,7 +12,7 @@ from azure.servicebus.management import ServiceBusAdministrationClient
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import checks
 
-from polybus.gateway.http_openapi import openapi
+from polybus.gateway.bulk.openapi import openapi
 from polybus.gateway.sas import make_token
 from polybus.testing.server import ServerProcess
 

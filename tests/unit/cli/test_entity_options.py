@@ -9,14 +9,14 @@ import pytest
 from azure.servicebus.management import QueueProperties, SubscriptionProperties, TopicProperties
 
 from polybus.cli.entity_options import UNKNOWN_TO_SDK, Status, given_values, option_parameters, sdk_name, settable
-from polybus.namespace.description import (
+from polybus.namespace.entities.description import (
     Description,
     EntityStatus,
     QueueDescription,
     SubscriptionDescription,
     TopicDescription,
 )
-from polybus.namespace.properties import PROPERTIES
+from polybus.namespace.entities.properties import PROPERTIES
 
 MODELS: list[tuple[type[Description], Any]] = [
     (QueueDescription, QueueProperties),

@@ -16,27 +16,27 @@ from polybus.amqp.sasl import Init
 from polybus.amqp.terminus import Coordinator, Source, Target
 from polybus.amqp.traffic import Disposition, Flow, Transfer
 from polybus.amqp.types import Described
-from polybus.gateway.amqp_endpoint import AmqpEndpoint
+from polybus.gateway.amqp.endpoint import AmqpEndpoint
 from polybus.gateway.gateway import Gateway
 from polybus.gateway.sas import make_token
+from polybus.hosting.catalogue import Catalogue
+from polybus.hosting.store_host import StoreHost
 from polybus.message.message import Message, build
 from polybus.namespace.bus import Bus
-from polybus.namespace.catalogue import Catalogue
-from polybus.namespace.description import (
+from polybus.namespace.entities.description import (
     AccessRight,
     AuthorizationRule,
     QueueDescription,
     SubscriptionDescription,
     TopicDescription,
 )
-from polybus.namespace.entity import Entity
-from polybus.namespace.promise import Promise, spawn
-from polybus.namespace.store_host import StoreHost
-from polybus.namespace.tiers import STANDARD, Tier
+from polybus.namespace.entities.entity import Entity
+from polybus.namespace.entities.tiers import STANDARD, Tier
+from polybus.promise import Promise, spawn
 from polybus.store.driver import InlineDriver, StoreDriver
 from polybus.store.memory import MemoryStore
-from polybus.testing.sim_loop import SimClock, SimLoop
 from tests.protocol.peer import Frame, parse
+from tests.support.sim_loop import SimClock, SimLoop
 
 T = TypeVar("T")
 

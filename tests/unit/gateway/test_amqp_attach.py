@@ -8,8 +8,8 @@ import pytest
 
 from polybus.amqp.terminus import Coordinator, Source, Target
 from polybus.amqp.types import Described, Symbol, ULong
-from polybus.namespace.description import EntityStatus, QueueDescription, SubscriptionDescription
-from polybus.namespace.tiers import BASIC, PREMIUM
+from polybus.namespace.entities.description import EntityStatus, QueueDescription, SubscriptionDescription
+from polybus.namespace.entities.tiers import BASIC, PREMIUM
 from tests.unit.gateway.amqp_kit import SimBus, error_of
 
 
@@ -298,7 +298,7 @@ def test_receivers_are_counted_while_they_are_there(sim: SimBus) -> None:
 
 
 def test_an_entity_has_a_most_of_receivers(sim: SimBus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polybus.gateway.amqp_attach.AMQP_RECEIVERS_PER_ENTITY", 2)
+    monkeypatch.setattr("polybus.gateway.amqp.attach.AMQP_RECEIVERS_PER_ENTITY", 2)
     client = sim.client()
     first, _ = client.receiver("q"), client.receiver("q/$DeadLetterQueue")
     client.attach_receiver("q")

@@ -248,7 +248,7 @@ def test_replies_that_nobody_takes_end_their_link(sim: SimBus) -> None:
 
 
 def test_the_connection_after_the_last_allowed_one_is_refused(sim: SimBus, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("polybus.gateway.amqp_endpoint.AMQP_CONNECTIONS", 2)
+    monkeypatch.setattr("polybus.gateway.amqp.endpoint.AMQP_CONNECTIONS", 2)
     first, _ = sim.client(), sim.client()
     late = Client(sim).sasl("ANONYMOUS").feed(AMQP_HEADER).send(Open("client"), 0)
     (closed,) = late.frames("close")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from polybus.amqp.outcomes import ACCEPTED, AmqpError, Modified, Rejected, Released, TransactionalState
 from polybus.amqp.terminus import Coordinator, Source, Target
 from polybus.amqp.types import AmqpArray, Described, Int, Symbol, Timestamp, UInt, ULong
-from polybus.gateway.amqp_management import OPERATIONS
+from polybus.gateway.amqp.management import OPERATIONS
 from tests.unit.gateway.amqp_kit import Client, SimBus, error_of, message, text
 
 NUMBERS = st.integers(-(1 << 63), (1 << 63) - 1)

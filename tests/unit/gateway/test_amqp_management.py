@@ -13,9 +13,9 @@ from polybus.amqp.outcomes import ACCEPTED, Modified, Rejected
 from polybus.amqp.types import AmqpArray, Int, Symbol, Timestamp, UInt
 from polybus.errors import StoreError
 from polybus.message.message import Message
-from polybus.namespace import operations
-from polybus.namespace.promise import Promise
-from polybus.namespace.tiers import PREMIUM
+from polybus.namespace.delivery import operations
+from polybus.namespace.entities.tiers import PREMIUM
+from polybus.promise import Promise
 from tests.unit.gateway.amqp_kit import Client, Got, ManagementPair, Reply, SimBus, gather, message, text, value
 
 SESSION = Symbol("com.microsoft:session-filter")

@@ -9,7 +9,7 @@ from polybus.amqp.frames import frame
 from polybus.amqp.outcomes import ACCEPTED, RELEASED, Modified, Rejected
 from polybus.amqp.types import AmqpArray
 from polybus.errors import StoreError
-from polybus.namespace.description import SubscriptionDescription
+from polybus.namespace.entities.description import SubscriptionDescription
 from tests.unit.gateway.amqp_kit import Client, SimBus, gather, text
 
 
@@ -318,7 +318,7 @@ class TestSlowClients:
 class TestClientsThatDoNotDecide:
     @pytest.fixture(autouse=True)
     def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("polybus.gateway.amqp_receive.AMQP_UNSETTLED_DELIVERIES", 4)
+        monkeypatch.setattr("polybus.gateway.amqp.receive.AMQP_UNSETTLED_DELIVERIES", 4)
 
     def test_they_get_no_more_until_they_do(self, sim: SimBus) -> None:
         fill(sim, "q", 10)

@@ -11,8 +11,8 @@ import pytest
 
 from polybus.amqp.types import Decimal128, Described, Int, Timestamp, ULong
 from polybus.errors import ArgumentError
-from polybus.gateway.amqp_rules import described_rule, rule_from
-from polybus.namespace.rule_description import CorrelationFilterDescription, FilterKind, SqlFilterDescription
+from polybus.gateway.amqp.rules import described_rule, rule_from
+from polybus.namespace.entities.rule import CorrelationFilterDescription, FilterKind, SqlFilterDescription
 from tests.unit.gateway.amqp_kit import Client, ManagementPair, SimBus, text
 
 TRUE = {"sql-filter": {"expression": "1=1"}}

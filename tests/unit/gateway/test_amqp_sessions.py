@@ -9,7 +9,7 @@ import pytest
 from polybus.amqp.outcomes import ACCEPTED, Modified
 from polybus.amqp.types import Described, Symbol, ULong
 from polybus.gateway.durations import ticks_from_ms
-from polybus.namespace.description import SubscriptionDescription
+from polybus.namespace.entities.description import SubscriptionDescription
 from tests.unit.gateway.amqp_kit import Client, Got, SimBus, error_of, rejection, text
 
 FILTER = Symbol("com.microsoft:session-filter")

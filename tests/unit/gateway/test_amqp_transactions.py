@@ -19,7 +19,7 @@ from polybus.amqp.outcomes import (
     TransactionalState,
 )
 from polybus.amqp.types import Described, Symbol
-from polybus.gateway.amqp_batch import BATCH_FORMAT
+from polybus.gateway.amqp.batch import BATCH_FORMAT
 from tests.unit.gateway.amqp_kit import Client, Got, SimBus, rejection, text, value
 
 VIA = Symbol("com.microsoft:transfer-destination-address")
@@ -375,7 +375,7 @@ class TestTheirEnd:
         assert state.descriptor == 0x25
 
     def test_a_client_may_not_have_too_many(self, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("polybus.gateway.amqp_transactions.AMQP_TRANSACTIONS_PER_CONNECTION", 3)
+        monkeypatch.setattr("polybus.gateway.amqp.transactions.AMQP_TRANSACTIONS_PER_CONNECTION", 3)
         coordinator = control(client)
         ids = [declare(client, coordinator) for _ in range(3)]
         state = client.outcome(coordinator, value(Declare().described()), 9)

@@ -12,12 +12,12 @@ from polybus import limits
 from polybus.amqp.frames import AMQP_HEADER, SASL_HEADER, frame
 from polybus.amqp.performatives import Begin, Open
 from polybus.clock import MovableClock
-from polybus.gateway.amqp_transport import AmqpProtocol
+from polybus.gateway.amqp.transport import AmqpProtocol
 from polybus.gateway.gateway import Gateway
+from polybus.hosting.catalogue import Catalogue
+from polybus.hosting.store_host import StoreHost
 from polybus.namespace.bus import Bus
-from polybus.namespace.catalogue import Catalogue
-from polybus.namespace.promise import Promise, spawn
-from polybus.namespace.store_host import StoreHost
+from polybus.promise import Promise, spawn
 from polybus.store.driver import InlineDriver, StoreDriver
 from polybus.store.memory import MemoryStore
 from tests.protocol.peer import parse

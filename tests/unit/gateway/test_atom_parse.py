@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from polybus import limits
 from polybus.errors import ArgumentError
-from polybus.gateway.atom import parse_entity, parse_rule, parse_subscription
-from polybus.namespace.description import (
+from polybus.gateway.atom.documents import parse_entity, parse_rule, parse_subscription
+from polybus.namespace.entities.description import (
     INFINITE_MS,
     AccessRight,
     EntityStatus,
     QueueDescription,
     TopicDescription,
 )
-from polybus.namespace.rule_description import (
+from polybus.namespace.entities.rule import (
     FALSE_FILTER,
     TRUE_FILTER,
     CorrelationFilterDescription,
@@ -25,7 +25,7 @@ from polybus.namespace.rule_description import (
     SqlActionDescription,
     SqlFilterDescription,
 )
-from polybus.namespace.typed_value import TypedValue
+from polybus.namespace.entities.typed_value import TypedValue
 
 SB = "http://schemas.microsoft.com/netservices/2010/10/servicebus/connect"
 XSI = "http://www.w3.org/2001/XMLSchema-instance"

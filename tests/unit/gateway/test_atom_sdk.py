@@ -24,13 +24,13 @@ from azure.servicebus.management import (
 )
 
 from polybus.errors import BusError, EntityAlreadyExists, EntityNotFound
-from polybus.gateway import atom
-from polybus.gateway.atom import AtomContext, Moment, Page, RuntimeInfo
-from polybus.namespace.admission import admit_create, admit_update
-from polybus.namespace.description import EntityAvailability, QueueDescription, TopicDescription
-from polybus.namespace.names import TargetKind, fold, parse_http_path
-from polybus.namespace.rule_description import DEFAULT_RULE
-from polybus.namespace.tiers import PREMIUM, STANDARD
+from polybus.gateway.atom import documents as atom
+from polybus.gateway.atom.documents import AtomContext, Moment, Page, RuntimeInfo
+from polybus.namespace.entities.admission import admit_create, admit_update
+from polybus.namespace.entities.description import EntityAvailability, QueueDescription, TopicDescription
+from polybus.namespace.entities.names import TargetKind, fold, parse_http_path
+from polybus.namespace.entities.rule import DEFAULT_RULE
+from polybus.namespace.entities.tiers import PREMIUM, STANDARD
 
 NOW_MS = 1_618_852_986_253
 HOST = "bus.example:5300"

@@ -11,25 +11,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polybus.errors import ArgumentError
-from polybus.gateway import atom
-from polybus.gateway.atom import AtomContext, Moment, Page, RuntimeInfo
-from polybus.namespace.description import (
+from polybus.gateway.atom import documents as atom
+from polybus.gateway.atom.documents import AtomContext, Moment, Page, RuntimeInfo
+from polybus.namespace.entities.description import (
     AccessRight,
     AuthorizationRule,
     QueueDescription,
     SubscriptionDescription,
     TopicDescription,
 )
-from polybus.namespace.names import parse_forward_target
-from polybus.namespace.rule_description import (
+from polybus.namespace.entities.names import parse_forward_target
+from polybus.namespace.entities.rule import (
     DEFAULT_RULE,
     CorrelationFilterDescription,
     RuleDescription,
     SqlActionDescription,
     SqlFilterDescription,
 )
-from polybus.namespace.tiers import PREMIUM, STANDARD
-from polybus.namespace.typed_value import TypedValue
+from polybus.namespace.entities.tiers import PREMIUM, STANDARD
+from polybus.namespace.entities.typed_value import TypedValue
 from tests.unit.namespace import description_kit as kit
 
 NOW_MS = 1_618_852_986_253

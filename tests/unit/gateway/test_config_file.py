@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from polybus import limits
 from polybus.errors import ConfigError
-from polybus.gateway.config_file import (
+from polybus.gateway.config.file import (
     ConfigFile,
     NamespaceConfig,
     SubscriptionConfig,
@@ -21,8 +21,8 @@ from polybus.gateway.config_file import (
     dump,
     load,
 )
-from polybus.namespace.admission import admit_create
-from polybus.namespace.description import (
+from polybus.namespace.entities.admission import admit_create
+from polybus.namespace.entities.description import (
     INFINITE_MS,
     AccessRight,
     AuthorizationRule,
@@ -31,7 +31,7 @@ from polybus.namespace.description import (
     SubscriptionDescription,
     TopicDescription,
 )
-from polybus.namespace.rule_description import (
+from polybus.namespace.entities.rule import (
     DEFAULT_RULE,
     FALSE_FILTER,
     TRUE_FILTER,
@@ -40,8 +40,8 @@ from polybus.namespace.rule_description import (
     SqlActionDescription,
     SqlFilterDescription,
 )
-from polybus.namespace.tiers import BASIC, PREMIUM, STANDARD
-from polybus.namespace.typed_value import TypedValue
+from polybus.namespace.entities.tiers import BASIC, PREMIUM, STANDARD
+from polybus.namespace.entities.typed_value import TypedValue
 from tests.unit.namespace import description_kit as kit
 
 HOUR_MS = 3_600_000

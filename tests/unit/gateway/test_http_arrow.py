@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polybus.gateway.http_arrow import END_KEY, RecordWriter, pieces
+from polybus.gateway.bulk.arrow import END_KEY, RecordWriter, pieces
 from polybus.limits import BULK_PIECE_BYTES
 
 small = st.binary(min_size=1, max_size=300)

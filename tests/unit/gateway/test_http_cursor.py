@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polybus.errors import ArgumentOutOfRange, CursorLeased
-from polybus.namespace.cursor import Cursor, check_positions, cursor_from, cursor_key
+from polybus.namespace.pipeline.cursor import Cursor, check_positions, cursor_from, cursor_key
 
 CURSOR = Cursor(namespace="ns", entity_id=1, log_id=0, name="c", positions={0: 5, 1: 0})
 

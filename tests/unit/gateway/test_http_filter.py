@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from polybus import limits
 from polybus.errors import ArgumentError
-from polybus.gateway.atom import RuntimeInfo
-from polybus.gateway.http_filter import parse_filter
-from polybus.namespace.description import EntityStatus, QueueDescription, SubscriptionDescription
+from polybus.gateway.atom.documents import RuntimeInfo
+from polybus.gateway.atom.filter import parse_filter
+from polybus.namespace.entities.description import EntityStatus, QueueDescription, SubscriptionDescription
 
 SECOND_MS = 1_000
 NOON_2026_MS = 1_767_268_800_000

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from polybus.asyncio_bridge import from_promise, run
 from polybus.errors import ServerBusy
-from polybus.gateway.http_promises import from_promise, run
-from polybus.namespace.promise import Promise
+from polybus.promise import Promise
 
 
 def test_a_result_and_an_error_arrive() -> None:

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from polybus.amqp.types import Symbol, Timestamp
 from polybus.errors import ArgumentError
-from polybus.gateway.http_header_names import is_custom, is_header_name, is_header_text
-from polybus.gateway.http_properties import (
+from polybus.gateway.http.header_names import is_custom, is_header_name, is_header_text
+from polybus.gateway.http.properties import (
     INFINITE_SECONDS,
     broker_properties,
     custom_properties,
     json_properties,
     message_from,
 )
-from polybus.gateway.http_rendering import http_date, message_headers
+from polybus.gateway.http.rendering import http_date, message_headers
 from polybus.message.columns import body_of
 from polybus.message.message import Message, build
 from polybus.message.overlay import Overlay

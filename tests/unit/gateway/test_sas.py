@@ -26,7 +26,7 @@ from polybus.gateway.sas import (
     scope_of,
     signed_here,
 )
-from polybus.namespace.description import AccessRight, AuthorizationRule
+from polybus.namespace.entities.description import AccessRight, AuthorizationRule
 
 NOW_S = 1_700_000_000
 LATER = str(NOW_S + 3600)

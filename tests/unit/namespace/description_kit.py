@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from hypothesis import strategies as st
 
-from polybus.namespace.description import (
+from polybus.namespace.entities.description import (
     INFINITE_MS,
     AccessRight,
     AuthorizationRule,
@@ -16,16 +16,16 @@ from polybus.namespace.description import (
     SubscriptionDescription,
     TopicDescription,
 )
-from polybus.namespace.names import TargetKind, parse_http_path
-from polybus.namespace.rule_description import (
+from polybus.namespace.entities.names import TargetKind, parse_http_path
+from polybus.namespace.entities.rule import (
     CorrelationFilterDescription,
     FilterKind,
     RuleDescription,
     SqlActionDescription,
     SqlFilterDescription,
 )
-from polybus.namespace.tiers import STANDARD_SIZES_MB
-from polybus.namespace.typed_value import TypedValue
+from polybus.namespace.entities.tiers import STANDARD_SIZES_MB
+from polybus.namespace.entities.typed_value import TypedValue
 
 NAME_LETTERS = string.ascii_letters + string.digits + "._~-"
 

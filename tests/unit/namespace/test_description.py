@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 
 from polybus.errors import ArgumentError, ArgumentOutOfRange
-from polybus.namespace.admission import admit_create, admit_update, asked_form, check_update
-from polybus.namespace.description import (
+from polybus.namespace.entities.admission import admit_create, admit_update, asked_form, check_update
+from polybus.namespace.entities.description import (
     INFINITE_MS,
     AccessRight,
     AuthorizationRule,
@@ -19,16 +19,16 @@ from polybus.namespace.description import (
     SubscriptionDescription,
     TopicDescription,
 )
-from polybus.namespace.rule_description import (
+from polybus.namespace.entities.rule import (
     CorrelationFilterDescription,
     RuleDescription,
     SqlActionDescription,
     SqlFilterDescription,
 )
-from polybus.namespace.rule_validation import validate_rule
-from polybus.namespace.tiers import BASIC, PREMIUM, STANDARD, Tier, TierName, tier_named
-from polybus.namespace.typed_value import TypedValue
-from polybus.namespace.validation import validate
+from polybus.namespace.entities.rule_validation import validate_rule
+from polybus.namespace.entities.tiers import BASIC, PREMIUM, STANDARD, Tier, TierName, tier_named
+from polybus.namespace.entities.typed_value import TypedValue
+from polybus.namespace.entities.validation import validate
 from tests.unit.namespace import description_kit as kit
 
 TWO_PARTITIONS = Tier(TierName.PREMIUM, premium_partitions=2)

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 
 from polybus.errors import StoreCorrupt, StoreVersionMismatch
-from polybus.namespace.description import AccessRight, AuthorizationRule, QueueDescription, TopicDescription
-from polybus.namespace.description_codec import (
+from polybus.namespace.entities.codec import (
     authorization_rule_from_dict,
     authorization_rule_to_dict,
     from_dict,
     to_dict,
 )
-from polybus.namespace.rule_description import DEFAULT_RULE
+from polybus.namespace.entities.description import AccessRight, AuthorizationRule, QueueDescription, TopicDescription
+from polybus.namespace.entities.rule import DEFAULT_RULE
 from tests.unit.namespace import description_kit as kit
 
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polybus.namespace import timespan
-from polybus.namespace.timespan import INFINITE_MS
-from polybus.namespace.typed_value import TypedValue
+from polybus.namespace.entities import timespan
+from polybus.namespace.entities.timespan import INFINITE_MS
+from polybus.namespace.entities.typed_value import TypedValue
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from random import Random
 import pytest
 
 from polybus.errors import ConfigError
-from polybus.namespace.catalogue import Catalogue
-from polybus.namespace.description import SubscriptionDescription, TopicDescription
-from polybus.namespace.promise import spawn
+from polybus.hosting.catalogue import Catalogue
+from polybus.namespace.entities.description import SubscriptionDescription, TopicDescription
+from polybus.promise import spawn
 from polybus.rows import Batch
-from polybus.testing.simulation.small_world import QUICK, SmallWorld
-from polybus.testing.simulation.world import Disk, Process
+from tests.support.simulation.small_world import QUICK, SmallWorld
+from tests.support.simulation.world import Disk, Process
 
 
 def another_catalogue(small: SmallWorld) -> None:

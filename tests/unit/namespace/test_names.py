@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polybus.errors import ArgumentError
-from polybus.namespace.names import (
+from polybus.namespace.entities.names import (
     Address,
     HttpTarget,
     TargetKind,

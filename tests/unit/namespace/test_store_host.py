@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from polybus.errors import PartitionUnavailable, PolybusError, QuotaExceeded, StoreError, StoreFull
+from polybus.hosting.store_host import InDoubt, StoreHost, StoreState
 from polybus.limits import UNCOMMITTED_BYTES
-from polybus.namespace.promise import Promise
-from polybus.namespace.store_host import InDoubt, StoreHost, StoreState
+from polybus.promise import Promise
 from polybus.rows import Batch, Get, Read
 from polybus.store.memory import MemoryStore
 

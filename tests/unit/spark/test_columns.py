@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from polybus.gateway.http_rows import WRITE_COLUMNS
+from polybus.gateway.bulk.rows import WRITE_COLUMNS
 from polybus.message.columns import READ_COLUMNS
 from polybus.spark.columns import COLUMNS, ON_REQUEST, WRITTEN, arrow_schema, chosen_columns, spark_schema
 

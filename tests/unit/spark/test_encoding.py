@@ -9,7 +9,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polybus.gateway.http_rows import message_of
+from polybus.gateway.bulk.rows import message_of
 from polybus.message.message import Message
 from polybus.spark.encoding import encoded_messages
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polybus.namespace import routing
+from polybus.namespace.delivery import routing
 from polybus.spark import hashing
 
 

@@ -15,10 +15,10 @@ from typing import Any
 
 from polybus.errors import MessageLockLost, PartitionUnavailable
 from polybus.testing.history import OK, Op
-from polybus.testing.reference import Message, ReferenceBus, ReferencePartition, SessionLock, Ticket
-from polybus.testing.reference.parts import Batch, Command
 from polybus.testing.verifier import Kind
 from polybus.testing.verifier.contents import SCHEDULED
+from tests.support.reference import Message, ReferenceBus, ReferencePartition, SessionLock, Ticket
+from tests.support.reference.parts import Batch, Command
 
 from .planting import Sometimes, plant
 

@@ -14,10 +14,10 @@ from typing import Any
 from polybus.clock import Now
 from polybus.errors import BusError, MessageLockLost
 from polybus.testing.history import Op
-from polybus.testing.reference import Delivery, Message, ReferenceBus, ReferencePartition, SessionLock
-from polybus.testing.reference.parts import MessageLock
 from polybus.testing.verifier import Kind
 from polybus.testing.verifier.contents import ACTIVE
+from tests.support.reference import Delivery, Message, ReferenceBus, ReferencePartition, SessionLock
+from tests.support.reference.parts import MessageLock
 
 from .planting import ManyLocks, Sometimes, plant
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from polybus.testing.reference import ReferenceBus, ReferencePartition
+from tests.support.reference import ReferenceBus, ReferencePartition
 
 PLANTED: dict[str, tuple[type[ReferenceBus], str]] = {}
 

@@ -21,7 +21,7 @@ from polybus.testing.history import (
     merge,
     to_line,
 )
-from polybus.testing.sim_loop import SimClock, SimLoop
+from tests.support.sim_loop import SimClock, SimLoop
 
 _ms = st.integers(min_value=-(2**40), max_value=2**62)
 _text = st.none() | st.text()

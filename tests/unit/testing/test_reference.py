@@ -12,10 +12,10 @@ from polybus.errors import (
     SessionLockLost,
 )
 from polybus.testing.history import FAILED, OK, UNKNOWN, Op
-from polybus.testing.reference import Delivery, Message, ReferenceBus, Ticket
-from polybus.testing.sim_loop import SimClock, SimLoop
 from polybus.testing.verifier import EntityOptions
 from polybus.testing.verifier.contents import ACTIVE, DEAD_LETTER, DEFERRED, LOCKED, SCHEDULED
+from tests.support.reference import Delivery, Message, ReferenceBus, Ticket
+from tests.support.sim_loop import SimClock, SimLoop
 
 
 class Bench:

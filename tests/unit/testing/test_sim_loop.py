@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from polybus.clock import Clock
 from polybus.errors import BugError
-from polybus.testing.sim_loop import SimClock, SimLoop
+from tests.support.sim_loop import SimClock, SimLoop
 
 
 def test_time_moves_to_the_timers_and_not_by_itself() -> None:

@@ -13,8 +13,8 @@ from polybus.store.base import Batch, Get, Scan
 from polybus.store.driver import StoreDriver
 from polybus.store.failing import FailingStore
 from polybus.store.memory import MemoryStore
-from polybus.testing.sim_loop import SimLoop
-from polybus.testing.sim_store import Fault, SimFaults, SimStoreDriver
+from tests.support.sim_loop import SimLoop
+from tests.support.sim_store import Fault, SimFaults, SimStoreDriver
 
 
 def put(key: bytes, value: bytes = b"v") -> Batch:

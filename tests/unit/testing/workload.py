@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from polybus.errors import BusError
 from polybus.testing.history import FAILED, History, Op
-from polybus.testing.reference import Message
 from polybus.testing.verifier import FinalState
 from polybus.testing.verifier.contents import ACTIVE
+from tests.support.reference import Message
 
 from .workload_clients import Receiving
 from .workload_world import KEYS, QUEUES, SESSIONS, Client, Held

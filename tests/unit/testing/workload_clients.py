@@ -6,8 +6,8 @@ from typing import Any
 
 from polybus.errors import BusError
 from polybus.testing.history import DEAD_LETTER_QUEUE, FAILED, OK, UNKNOWN, Op, digest
-from polybus.testing.reference import Delivery, Message, Ticket
 from polybus.testing.verifier.contents import DEAD_LETTER
+from tests.support.reference import Delivery, Message, Ticket
 
 from .workload_world import KEYS, QUEUES, SESSIONS, Client, Held, World
 

@@ -8,9 +8,9 @@ from random import Random
 from typing import Any
 
 from polybus.testing.history import UNKNOWN, History, Op, Recorder
-from polybus.testing.reference import Delivery, Message, ReferenceBus, ReferencePartition, SessionLock, Ticket
-from polybus.testing.sim_loop import SimClock, SimLoop
 from polybus.testing.verifier import EntityOptions
+from tests.support.reference import Delivery, Message, ReferenceBus, ReferencePartition, SessionLock, Ticket
+from tests.support.sim_loop import SimClock, SimLoop
 
 QUEUES = {
     "plain": EntityOptions(lock_ms=4_000, max_delivery_count=3),

@@ -1,0 +1,32 @@
+"""The way from promises to asyncio: its futures, and the bus's coroutines run on its loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from polybus.promise import Promise, spawn
+
+T = TypeVar("T")
+
+
+def from_promise(promise: Promise[T]) -> asyncio.Future[T]:
+    """A future that is settled with the promise. Cancelling it leaves what was promised to go on."""
+    future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+
+    def settled(promise: Promise[T]) -> None:
+        if future.done():
+            return
+        try:
+            future.set_result(promise.result())
+        except Exception as error:
+            future.set_exception(error)
+
+    promise.then(settled)
+    return future
+
+
+async def run(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine of the namespace to its end."""
+    return await from_promise(spawn(coroutine))

@@ -1,0 +1,159 @@
+"""A client asks for a link: rights, entity and kind are checked, and an end is put behind it.
+
+Every refusal leaves as attach and detach in one breath, with the condition and the text that the SDKs know.
+spec/amqp.md §2.6, §3.3, §3.4.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final
+
+from polybus.amqp.incoming import IncomingLink
+from polybus.amqp.link import Link
+from polybus.amqp.outgoing import OutgoingLink
+from polybus.amqp.performatives import Attach
+from polybus.amqp.terminus import Coordinator
+from polybus.errors import (
+    ArgumentError,
+    InvalidOperation,
+    NotImplementedByBus,
+    PolybusError,
+    QuotaExceeded,
+)
+from polybus.gateway.amqp.addresses import Place, address_of, parsed, session_filter, uri_of
+from polybus.gateway.amqp.cbs import CBS, TokenLink
+from polybus.gateway.amqp.coordinator import CoordinatorLink
+from polybus.gateway.amqp.errors import amqp_error, condition_of, description_of, new_tracking_id
+from polybus.gateway.amqp.management import ManagementLink, management_key
+from polybus.gateway.amqp.receive import ReceiveLink
+from polybus.gateway.amqp.requests import ANY_RIGHT, ReplyLink
+from polybus.gateway.amqp.send import TRANSFER_DESTINATION, SendLink
+from polybus.gateway.amqp.session_receive import SessionReceiveLink
+from polybus.gateway.sas import Rights, scope_of
+from polybus.limits import AMQP_RECEIVERS_PER_ENTITY
+from polybus.namespace.entities.names import Address
+
+if TYPE_CHECKING:
+    from polybus.gateway.amqp.endpoint import AmqpEndpoint
+
+log = logging.getLogger(__name__)
+
+NEEDS_SESSION: Final = (
+    "It is not possible for an entity that requires sessions to create a non-sessionful message receiver."
+)
+NO_SESSIONS: Final = (
+    "A sessionful message receiver cannot be created on an entity that does not require sessions. Ensure"
+    " RequiresSession is set to true when creating a Queue or Subscription to enable sessionful behavior."
+)
+
+
+def attach_link(endpoint: AmqpEndpoint, link: Link, attach: Attach) -> None:
+    """Answers an attach, at once or later."""
+    try:
+        _attach(endpoint, link, attach)
+    except PolybusError as error:
+        refuse(endpoint, link, error)
+
+
+def refuse(endpoint: AmqpEndpoint, link: Link, error: Exception) -> None:
+    tracking_id = new_tracking_id(endpoint.id)
+    extra = {
+        "connection": endpoint.id,
+        "link": link.name,
+        "entity": _asked_for(link),
+        "tracking_id": tracking_id,
+        "condition": condition_of(error),
+    }
+    log.info("a link was refused: %s", description_of(error), extra=extra)
+    link.refuse(amqp_error(error, tracking_id))
+    endpoint.wake()
+
+
+def _asked_for(link: Link) -> str | None:
+    """The address as the client wrote it, without a query, in which tokens travel."""
+    end = link.attach.source if isinstance(link, OutgoingLink) else link.attach.target
+    address = None if end is None or isinstance(end, Coordinator) else end.address
+    return None if address is None else address.partition("?")[0][:260]
+
+
+def _attach(endpoint: AmqpEndpoint, link: Link, attach: Attach) -> None:
+    if isinstance(link, IncomingLink):
+        if isinstance(attach.target, Coordinator):
+            _attach_coordinator(endpoint, link)
+            return
+        _attach_sender(endpoint, link, attach)
+    elif isinstance(link, OutgoingLink):
+        _attach_receiver(endpoint, link, attach)
+
+
+def _attach_coordinator(endpoint: AmqpEndpoint, link: IncomingLink) -> None:
+    """No token is asked for: the Java SDK opens this link first, and a transaction opens nothing by itself."""
+    if endpoint.namespace.tier.is_basic:
+        raise NotImplementedByBus("The Basic tier has no transactions.")
+    CoordinatorLink(endpoint, link).start()
+
+
+def _place(endpoint: AmqpEndpoint, address: Address, needed: Rights) -> Place:
+    """The entity of an address, if the client may use it; rights are asked first."""
+    namespace = endpoint.namespace
+    scope = scope_of(address.path)
+    if needed == ANY_RIGHT:
+        if not endpoint.access.rights(scope) & needed:
+            endpoint.access.require(scope, Rights.LISTEN, uri_of(namespace, address))
+    else:
+        endpoint.access.require(scope, needed, uri_of(namespace, address))
+    return Place(namespace, address)
+
+
+def _attach_sender(endpoint: AmqpEndpoint, link: IncomingLink, attach: Attach) -> None:
+    address = address_of(endpoint.namespace, attach)
+    if address.special is not None:
+        TokenLink(endpoint, link).start()
+        return
+    if address.management:
+        ManagementLink(endpoint, link, _place(endpoint, address, ANY_RIGHT)).start()
+        return
+    place = _place(endpoint, address, Rights.SEND)
+    if address.subscription is not None or address.sub_queue is not None:
+        raise InvalidOperation(f"Messages cannot be sent to '{address.path}': it is part of another entity.")
+    place.entity.check_sendable()
+    SendLink(endpoint, link, place, _destination(endpoint, attach)).start()
+
+
+def _destination(endpoint: AmqpEndpoint, attach: Attach) -> Place | None:
+    """Where a send-via link finally sends to (spec/amqp.md §7.4)."""
+    text = (attach.properties or {}).get(TRANSFER_DESTINATION)
+    if text is None:
+        return None
+    if not isinstance(text, str):
+        raise ArgumentError(f"The property {TRANSFER_DESTINATION} is not a string.")
+    address = parsed(endpoint.namespace, text)
+    if address.subscription is not None or address.sub_queue is not None or address.management:
+        raise InvalidOperation(f"Messages cannot be sent to '{address.path}'.")
+    return _place(endpoint, address, Rights.SEND)
+
+
+def _attach_receiver(endpoint: AmqpEndpoint, link: OutgoingLink, attach: Attach) -> None:
+    address = address_of(endpoint.namespace, attach)
+    if address.special is not None:
+        ReplyLink(endpoint, link, None, CBS).start()
+        return
+    if address.management:
+        key = management_key(address)
+        ReplyLink(endpoint, link, _place(endpoint, address, ANY_RIGHT), key).start()
+        return
+    place = _place(endpoint, address, Rights.LISTEN)
+    place.entity.log_id(address)
+    place.entity.check_receivable(address)
+    if place.entity.receivers >= AMQP_RECEIVERS_PER_ENTITY:
+        raise QuotaExceeded(f"'{place.path}' has {AMQP_RECEIVERS_PER_ENTITY} receivers, and may not have more.")
+    wanted = session_filter(attach.source)
+    if place.entity.requires_session(address):
+        if wanted is None:
+            raise InvalidOperation(NEEDS_SESSION)
+        SessionReceiveLink(endpoint, link, place, wanted).start()
+        return
+    if wanted is not None:
+        raise InvalidOperation(NO_SESSIONS)
+    ReceiveLink(endpoint, link, place).start()

@@ -1,0 +1,397 @@
+"""One client's AMQP connection: the protocol's events are handed to the ends of its links.
+
+Bytes come in through `feed`, time through `tick`; what is to be written is gathered over one turn of the loop and
+leaves at once. The endpoint keeps what a connection as a whole has: its namespace, its rights, its transactions,
+how much of its work is under way and how much its transport can take. What a link means lives in the link's end.
+spec/amqp.md §1, §2.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import time
+from typing import Final, Protocol
+from uuid import uuid4
+
+from polybus.amqp.connection import Connection, ConnectionConfig
+from polybus.amqp.events import (
+    Attached,
+    Closed,
+    CreditChanged,
+    Delivery,
+    Disposed,
+    Event,
+    LinkDetached,
+    Opened,
+    SaslInit,
+    SessionBegun,
+)
+from polybus.amqp.outcomes import AmqpError
+from polybus.amqp.outgoing import OutgoingLink
+from polybus.amqp.sasl import AUTH, OK
+from polybus.amqp.states import CLOSED, CLOSING
+from polybus.amqp.types import Symbol
+from polybus.clock import Clock
+from polybus.errors import QuotaExceeded, ShuttingDown, Unauthorized
+from polybus.gateway.amqp.access import Access
+from polybus.gateway.amqp.attach import attach_link
+from polybus.gateway.amqp.errors import amqp_error, new_tracking_id
+from polybus.gateway.amqp.link_end import LinkEnd, SessionLinks
+from polybus.gateway.amqp.login import log_in
+from polybus.gateway.amqp.requests import ReplyLink
+from polybus.gateway.amqp.transactions import ClientTransactions
+from polybus.gateway.gateway import Gateway, Grant
+from polybus.limits import AMQP_CONNECTIONS, AMQP_TOKEN_MS, AMQP_TURN_BYTES, AMQP_UNANSWERED_BYTES, AMQP_UNSENT_BYTES
+from polybus.namespace.namespace import Namespace
+
+log = logging.getLogger(__name__)
+
+_CONFIG: Final = ConnectionConfig(f"polybus_{uuid4().hex}", properties={Symbol("product"): "Polybus"})
+_numbers: Final = itertools.count(1)
+_QUIET: Final = ("amqp:connection:forced", "amqp:unauthorized-access", "amqp:resource-limit-exceeded")
+"""Conditions with which connections end in the course of things."""
+
+
+class Transport(Protocol):
+    """What carries the bytes: a socket, a TLS stream, a WebSocket."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def close(self) -> None:
+        """Closes after everything that was written has left."""
+
+    def abort(self) -> None: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that were written and have not left."""
+
+
+class AmqpEndpoint:
+    """The bus's side of one connection."""
+
+    __slots__ = (
+        "_closing",
+        "_deadline_ms",
+        "_flush_due",
+        "_named",
+        "_opened",
+        "_reading_paused",
+        "_transactions",
+        "_turn_bytes",
+        "_unanswered_bytes",
+        "_under_way",
+        "_writing_paused",
+        "access",
+        "blocked",
+        "connection",
+        "gateway",
+        "id",
+        "namespace",
+        "now_ms",
+        "stopping",
+        "transport",
+    )
+
+    def __init__(self, gateway: Gateway, transport: Transport, now_ms: int) -> None:
+        self.gateway = gateway
+        self.transport = transport
+        self.now_ms = now_ms
+        self.id = f"c{next(_numbers)}"
+        self.connection = Connection(_CONFIG, now_ms)
+        self.namespace: Namespace = gateway.first_namespace
+        self._named = False
+        """Whether it is known which namespace the client means: by host name, by login, or by its first token."""
+        self.access = Access()
+        self._transactions: ClientTransactions | None = None
+        self.blocked = False
+        """Receivers must wait: the transport, or this turn, has as many bytes as it can take."""
+        self.stopping = False
+        self._closing = False
+        self._opened = False
+        self._deadline_ms: int | None = None
+        self._flush_due = False
+        self._turn_bytes = 0
+        self._writing_paused = False
+        self._reading_paused = False
+        self._under_way = 0
+        self._unanswered_bytes = 0
+        gateway.connections[self] = None
+
+    @property
+    def transactions(self) -> ClientTransactions:
+        if self._transactions is None:
+            self._transactions = ClientTransactions(self.namespace)
+        return self._transactions
+
+    @property
+    def clock(self) -> Clock:
+        return self.gateway.bus.clock
+
+    # Bytes and time
+
+    def feed(self, data: bytes, now_ms: int | None = None) -> None:
+        """Takes bytes of the client; without a time the machine's own clock is read."""
+        self.now_ms = _monotonic_ms() if now_ms is None else now_ms
+        self.handle(self.connection.feed(data, self.now_ms))
+        self.wake()
+
+    def tick(self, now_ms: int) -> None:
+        """Does what time has made due."""
+        self.now_ms = now_ms
+        self.handle(self.connection.tick(now_ms))
+        if self._deadline_ms is not None and now_ms >= self._deadline_ms:
+            self._deadline_ms = None
+            if not self.access.granted:
+                self._close(Unauthorized("No token was shown in time."))
+        expiry_ms = self.access.next_expiry_ms
+        expired = expiry_ms is not None and now_ms >= expiry_ms and self.access.expire(now_ms)
+        for end in self._ends():
+            if expired:
+                end.tokens_expired()
+            end.tick()
+        self.wake()
+
+    @property
+    def next_tick_ms(self) -> int | None:
+        """When `tick` has something to do; None once the connection is closed."""
+        due_ms = self.connection.next_tick_ms
+        if due_ms is None:
+            return None
+        for other_ms in (self._deadline_ms, self.access.next_expiry_ms):
+            if other_ms is not None and other_ms < due_ms:
+                due_ms = other_ms
+        return due_ms
+
+    def lost(self) -> None:
+        """The transport is gone."""
+        self._closing = True
+        self.handle(self.connection.lost())
+        self._forget()
+
+    def wake(self) -> None:
+        """Something is to be written: it leaves with the rest of this turn of the loop."""
+        if not self._flush_due:
+            self._flush_due = True
+            self.gateway.bus.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        data = self.connection.output()
+        if data and not self._closing:
+            self.transport.write(data)
+            if self.transport.unsent > AMQP_UNSENT_BYTES and not self._writing_paused:
+                self.pause_writing()
+        self._turn_bytes = 0
+        if self.connection.state == CLOSED:
+            self._end()
+        elif self.blocked and not self._writing_paused:
+            self._unblock()
+
+    def _end(self) -> None:
+        if not self._closing:
+            self._closing = True
+            self.transport.close()
+
+    # How much the client can take, and how much it may bring
+
+    def sent(self, size: int) -> bool:
+        """Notes a message on its way out; true where no more may follow for now."""
+        self._turn_bytes += size
+        if self._turn_bytes > AMQP_TURN_BYTES:
+            self.blocked = True
+        self.wake()
+        return self.blocked
+
+    def pause_writing(self) -> None:
+        """The transport has too many unsent bytes."""
+        self._writing_paused = True
+        self.blocked = True
+        for end in self._ends():
+            end.pause()
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        if self.blocked and not self._flush_due:
+            self._unblock()
+
+    def _unblock(self) -> None:
+        self.blocked = False
+        if not self.stopping:
+            for end in self._ends():
+                end.resume()
+
+    def begun(self, size: int) -> None:
+        """Work of the client waits for a commit; with too many bytes of it the client is not read."""
+        self._under_way += 1
+        self._unanswered_bytes += size
+        if self._unanswered_bytes > AMQP_UNANSWERED_BYTES and not self._reading_paused:
+            self._reading_paused = True
+            self.transport.pause_reading()
+
+    def ended(self, size: int) -> None:
+        self._under_way -= 1
+        self._unanswered_bytes -= size
+        if self._reading_paused and 2 * self._unanswered_bytes < AMQP_UNANSWERED_BYTES:
+            self._reading_paused = False
+            if not self._closing:
+                self.transport.resume_reading()
+        if self.stopping and self._under_way == 0:
+            self._close(ShuttingDown("The bus is shutting down."))
+
+    # Stopping
+
+    def shut_down(self) -> None:
+        """Takes no new work, answers what is under way, then closes with a condition that clients retry."""
+        self.stopping = True
+        for end in self._ends():
+            end.pause()
+        if self._under_way == 0:
+            self._close(ShuttingDown("The bus is shutting down."))
+
+    @property
+    def told(self) -> bool:
+        """Whether everything has left, the close included: only the client's own goodbye is missing."""
+        state = self.connection.state
+        return state in (CLOSING, CLOSED) and not self._flush_due and self.transport.unsent == 0
+
+    def hang_up(self) -> None:
+        """The bus waits no longer: the socket is closed."""
+        self._end()
+
+    def _close(self, error: Exception) -> None:
+        tracking_id = new_tracking_id(self.id)
+        log.info("a connection is closed: %s", error, extra={"connection": self.id, "tracking_id": tracking_id})
+        self.handle(self.connection.close(amqp_error(error, tracking_id)))
+        self.wake()
+
+    def _forget(self) -> None:
+        if self.gateway.connections.pop(self, self) is None and self._opened:
+            self.gateway.stats.connections_closed += 1
+
+    # Events
+
+    def handle(self, events: list[Event]) -> None:
+        """Hands events to whom they concern. A bug of ours ends this connection and nothing else."""
+        for event in events:
+            try:
+                self._handle(event)
+            except Exception as error:
+                log.exception("an event could not be handled", extra={"connection": self.id})
+                self._close(error)
+
+    def _handle(self, event: Event) -> None:
+        if isinstance(event, Delivery):
+            end = event.link.context
+            if isinstance(end, LinkEnd):
+                end.delivered(event)
+        elif isinstance(event, Disposed):
+            self._disposed(event)
+        elif isinstance(event, CreditChanged):
+            end = event.link.context
+            if isinstance(end, LinkEnd) and not self.stopping:
+                end.credit_changed()
+        elif isinstance(event, Attached):
+            attach_link(self, event.link, event.attach)
+        elif isinstance(event, LinkDetached):
+            end = event.link.context
+            if isinstance(end, LinkEnd):
+                end.detached(event.unsent)
+        else:
+            self._handle_life(event)
+
+    def _disposed(self, event: Disposed) -> None:
+        now = self.gateway.bus.clock.now()
+        for outgoing in event.deliveries:
+            end = outgoing.link.context
+            if isinstance(end, LinkEnd):
+                end.disposed(outgoing, event.state, event.settled, now)
+
+    def _handle_life(self, event: Event) -> None:
+        if isinstance(event, SessionBegun):
+            event.session.context = SessionLinks()
+        elif isinstance(event, SaslInit):
+            welcome = log_in(self.gateway, self.access, event)
+            if not welcome:
+                extra = {"connection": self.id, "tracking_id": new_tracking_id(self.id)}
+                text = "a login with %.20s was refused: the mechanism, the name or the password is wrong"
+                log.info(text, event.mechanism, extra=extra)
+            self.handle(self.connection.sasl_outcome(OK if welcome else AUTH))
+        elif isinstance(event, Opened):
+            self._on_opened(event)
+        elif isinstance(event, Closed):
+            if event.error is not None:
+                self._report_end(event.error)
+            self._forget()
+
+    def _on_opened(self, event: Opened) -> None:
+        gateway = self.gateway
+        if gateway.stopping:
+            self._close(ShuttingDown("The bus is shutting down."))
+            return
+        if gateway.stats.active_connections >= AMQP_CONNECTIONS:
+            self._close(QuotaExceeded(f"The bus has {AMQP_CONNECTIONS} connections, and may not have more."))
+            return
+        self._opened = True
+        gateway.stats.connections_opened += 1
+        try:
+            self._enter(event.open.hostname)
+        except Unauthorized as error:
+            self._close(error)
+        if not self.access.granted:
+            self._deadline_ms = self.now_ms + AMQP_TOKEN_MS
+
+    def _enter(self, hostname: str | None) -> None:
+        """The namespace that the host name means, else the first that the login opens, else the first token's."""
+        namespaces = self.gateway.bus.namespaces
+        named = self.gateway.namespace_named(hostname)
+        if named is None and self.access.logins:
+            named = next(one for one in namespaces.values() if one.name in self.access.logins)
+        if named is not None:
+            self._named = True
+            self.namespace = named
+            self.access.enter(named.name)
+
+    def show(self, token: str, audience: str) -> Grant:
+        """What a token allows here. The first one of a client that said no name decides on its namespace."""
+        namespace = self.namespace
+        if not self._named:
+            namespace = self.gateway.namespace_signing(token, audience)
+        grant = self.gateway.check_token(namespace, token, audience)
+        self._named = True
+        self.namespace = namespace
+        return grant
+
+    def _report_end(self, error: AmqpError) -> None:
+        level = logging.WARNING if error.condition not in _QUIET else logging.INFO
+        extra = {"connection": self.id, "condition": error.condition}
+        log.log(level, "a connection ended: %s", error.description, extra=extra)
+
+    # Links
+
+    def _ends(self) -> list[LinkEnd]:
+        found: list[LinkEnd] = []
+        for session in list(self.connection.sessions.values()):
+            for link in list(session.links.values()):
+                if isinstance(link.context, LinkEnd) and (link.attached or link.pending):
+                    found.append(link.context)
+        return found
+
+    def reply_links(self) -> list[ReplyLink]:
+        return [end for end in self._ends() if isinstance(end, ReplyLink)]
+
+    def receiver_named(self, name: object) -> LinkEnd | None:
+        """The end of a link over which this client receives, by the link's name."""
+        for end in self._ends():
+            if end.link.name == name and isinstance(end.link, OutgoingLink):
+                return end
+        return None
+
+
+def _monotonic_ms() -> int:
+    return time.monotonic_ns() // 1_000_000

@@ -1,0 +1,192 @@
+"""Management of messages: peek, deferred messages, locks, settling by token, schedules, deleting in bulk.
+
+spec/amqp.md §6.3-§6.8, §6.11.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from uuid import UUID
+
+from polybus.amqp.types import AmqpArray, Int, Timestamp
+from polybus.errors import ArgumentError, ArgumentOutOfRange, InvalidOperation
+from polybus.gateway.amqp.call import Answer, Call, nothing
+from polybus.gateway.amqp.properties import check_properties
+from polybus.gateway.amqp.sections import client_message
+from polybus.gateway.amqp.settling import Decision, count, properties_of, settle
+from polybus.limits import AMQP_DELETED_PREMIUM, AMQP_DELETED_STANDARD, AMQP_PEEKED_MESSAGES
+from polybus.message.message import Message
+from polybus.message.rendering import STATE_SCHEDULED, render
+from polybus.namespace.delivery import operations
+from polybus.namespace.delivery.source import Delivery
+from polybus.partition import settling, transactions
+from polybus.partition.receiving import Peeked
+from polybus.promise import Promise
+
+_LONG: Final = 0x81
+_TIMESTAMP: Final = 0x83
+_NO_BODY: Final = b"\x00\x53\x75\xa0\x00"
+_REMOVE_AT_ONCE: Final = 0
+
+_OUTCOMES: Final = {
+    "completed": transactions.COMPLETE,
+    "abandoned": transactions.ABANDON,
+    "defered": transactions.DEFER,
+    "deferred": transactions.DEFER,
+    "suspended": transactions.DEAD_LETTER,
+}
+_RELEASE: Final = "unlocked"
+
+
+async def peek(call: Call) -> Answer:
+    first = max(call.number("from-sequence-number", 0), 0)
+    wanted = call.number("message-count", 1)
+    if wanted < 1:
+        raise ArgumentOutOfRange("The field 'message-count' must be 1 or more.")
+    session = call.session_id()
+    found = await _peek(call, first, min(wanted, AMQP_PEEKED_MESSAGES), session)
+    if not found:
+        return nothing()
+    without_body = call.get("omit-message-body") is True
+    messages: list[object] = [{"message": _rendered(item, without_body)} for item in found]
+    return Answer({"messages": messages})
+
+
+async def _peek(call: Call, first: int, wanted: int, session: str | None) -> list[Peeked]:
+    log_id = call.place.log_id()
+    only_scheduled = call.entity.is_topic and call.place.subscription is None and call.place.address.sub_queue is None
+    while True:
+        found = await operations.peek(call.namespace, call.entity, log_id, first, wanted, session)
+        if not found or not only_scheduled:
+            return found
+        scheduled = [item for item in found if item.marks.state == STATE_SCHEDULED]
+        if scheduled:
+            return scheduled
+        first = found[-1].marks.sequence + 1
+
+
+def _rendered(item: Peeked, without_body: bool) -> bytes:
+    message = item.message
+    if without_body and message.body_at:
+        message = Message(message.raw[: message.body_at] + _NO_BODY)
+    return b"".join(render(message, item.marks))
+
+
+async def receive_deferred(call: Call) -> Answer:
+    call.entity.check_receivable(call.place.address)
+    held = call.held_session() if call.entity.requires_session(call.place.address) else None
+    lock = call.number("receiver-settle-mode", 1) != _REMOVE_AT_ONCE
+    deliveries = await operations.receive_deferred(
+        call.namespace, call.entity, call.place.log_id(), call.numbers("sequence-numbers"), lock, held, None
+    )
+    stats = call.stats()
+    messages: list[object] = []
+    for delivery in deliveries:
+        messages.append(_deferred(delivery, lock))
+        stats.outgoing_messages += 1
+        stats.outgoing_bytes += delivery.entry.size
+    return Answer({"messages": messages})
+
+
+def _deferred(delivery: Delivery, lock: bool) -> dict[str, object]:
+    """The token stands beside the message and inside it: SDKs differ in where they look (trap 62)."""
+    entry = delivery.entry
+    if not lock:
+        return {"message": b"".join(render(entry.loaded(), entry.marks()))}
+    token = delivery.token()
+    encoded = b"".join(render(entry.loaded(), entry.marks(token)))
+    return {"message": encoded, "lock-token": UUID(bytes=token)}
+
+
+async def renew_locks(call: Call) -> Answer:
+    if call.entity.requires_session(call.place.address):
+        raise InvalidOperation("The lock of a message in a session cannot be renewed; renew the session's lock.")
+    expirations: list[object] = []
+    for delivery in call.deliveries():
+        expirations.append(Timestamp(operations.renew_lock(call.namespace, delivery)))
+    return Answer({"expirations": AmqpArray(_TIMESTAMP, expirations)})
+
+
+async def update_disposition(call: Call) -> Answer:
+    """Settles by token, whichever link the messages went out on (spec/amqp.md §5.4)."""
+    if call.entity.requires_session(call.place.address) and call.get("session-id") is not None:
+        call.held_session()
+    status = call.text("disposition-status")
+    deliveries = call.deliveries()
+    if status == _RELEASE:
+        now = call.namespace.bus.clock.now()
+        for delivery in deliveries:
+            settling.release(delivery.partition.require(), delivery.log, delivery.lock, now)
+        return Answer()
+    decision = _decision(call, status)
+    txn_id = call.txn_id
+    if txn_id is not None:
+        for delivery in deliveries:
+            call.endpoint.transactions.settle(txn_id, call.entity, delivery, decision)
+        return Answer()
+    await _settle_all(call, deliveries, decision)
+    return Answer()
+
+
+def _decision(call: Call, status: str) -> Decision:
+    outcome = _OUTCOMES.get(status)
+    if outcome is None:
+        raise ArgumentError(f"The disposition status '{status[:100]}' is not known.")
+    properties = properties_of(call.get("properties-to-modify"))
+    # The Python SDK sends empty strings for what it was not given.
+    reason = call.text_or_none("deadletter-reason") or None
+    description = call.text_or_none("deadletter-description") or None
+    return Decision(outcome, properties, reason, description)
+
+
+async def _settle_all(call: Call, deliveries: list[Delivery], decision: Decision) -> None:
+    now = call.namespace.bus.clock.now()
+    promises: list[Promise[None]] = []
+    for delivery in deliveries:
+        promise: Promise[None] = Promise()
+        settle(delivery, decision, now, promise.reply, None)
+        promises.append(promise)
+    for promise in promises:
+        await promise
+        count(call.stats(), decision.outcome)
+
+
+async def schedule(call: Call) -> Answer:
+    messages = [_scheduled(item) for item in call.items("messages")]
+    for message in messages:
+        check_properties(message)
+    txn_id = call.txn_id
+    if txn_id is None:
+        numbers = await operations.schedule(call.namespace, call.entity, messages)
+    else:
+        numbers = await call.endpoint.transactions.schedule(txn_id, call.shared, call.entity, messages)
+    stats = call.stats()
+    stats.incoming_messages += len(messages)
+    stats.incoming_bytes += sum(message.size for message in messages)
+    return Answer({"sequence-numbers": AmqpArray(_LONG, list(numbers))})
+
+
+def _scheduled(item: object) -> Message:
+    encoded = item.get("message") if isinstance(item, dict) else None
+    if not isinstance(encoded, bytes):
+        raise ArgumentError("A message to be scheduled is not an encoded message.")
+    return client_message(encoded)
+
+
+async def cancel_scheduled(call: Call) -> Answer:
+    await operations.cancel_scheduled(call.namespace, call.entity, call.numbers("sequence-numbers"))
+    return Answer()
+
+
+async def batch_delete(call: Call) -> Answer:
+    held = None
+    if call.entity.requires_session(call.place.address) and call.names_session:
+        held = call.held_session()
+    most = AMQP_DELETED_PREMIUM if call.namespace.tier.is_premium else AMQP_DELETED_STANDARD
+    wanted = call.number("message-count")
+    if not 1 <= wanted <= most:
+        raise ArgumentOutOfRange(f"The field 'message-count' must be between 1 and {most}.")
+    before_ms = call.number("enqueued-time-utc", call.namespace.bus.clock.now().wall_ms)
+    log_id = call.place.log_id()
+    deleted = await operations.delete_messages(call.namespace, call.entity, log_id, wanted, before_ms, held)
+    return Answer({"message-count": Int(deleted)}) if deleted else nothing()

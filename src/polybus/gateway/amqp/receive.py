@@ -1,0 +1,226 @@
+"""A link over which a client receives: its credit is a standing demand at the entity's source.
+
+The receiver's `credit` is what the source may still hand over: the link's own credit, less what is on its way out of
+the store, and nothing while the connection cannot take more bytes. A message in receive-and-delete mode is gone from
+the store when it arrives here, so one that finds no credit waits for it. What never left is given back as if it had
+never been taken; what left stays locked (C2). spec/amqp.md §3.8, §4.1, §4.2.
+"""
+
+from __future__ import annotations
+
+import logging
+import struct
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from polybus.amqp.events import OutgoingDelivery
+from polybus.amqp.outgoing import OutgoingLink
+from polybus.errors import PolybusError
+from polybus.gateway.amqp.addresses import Place
+from polybus.gateway.amqp.settling import SettlingLink
+from polybus.limits import AMQP_UNSETTLED_DELIVERIES
+from polybus.message.rendering import render
+from polybus.namespace.delivery.source import Delivery, Source, give_back
+from polybus.promise import Promise
+
+if TYPE_CHECKING:
+    from polybus.gateway.amqp.endpoint import AmqpEndpoint
+
+log = logging.getLogger(__name__)
+
+SETTLED_MODE: Final = 1
+"""snd-settle-mode: everything leaves settled, so messages are removed when they are handed over."""
+_TAG: Final = struct.Struct(">QQ")
+
+
+class ReceivingLink(SettlingLink):
+    """What receivers with and without a session have in common. A `Receiver` of the namespace."""
+
+    __slots__ = ("_drain_due", "_handed", "_held", "_in_flight", "credit", "deletes")
+
+    def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: Place) -> None:
+        super().__init__(endpoint, link, place)
+        self.credit = 0
+        self.deletes = link.attach.snd_settle_mode == SETTLED_MODE
+        self._handed = 0
+        """The credit as it was last handed to the source."""
+        self._in_flight = 0
+        """Messages taken from the store for good whose commit is under way."""
+        self._held: deque[Delivery] | None = None
+        self._drain_due = False
+        self.note_entity(place.entity)
+        self._count_receiver(1)
+
+    def _count_receiver(self, change: int) -> None:
+        place = self.place
+        assert place is not None, "messages are received from a place"
+        now_ms = self.endpoint.clock.now().wall_ms  # an entity is idle from when its last receiver has gone
+        place.entity.receivers += change
+        place.entity.accessed_ms = now_ms
+        if place.subscription is not None:
+            place.subscription.receivers += change
+            place.subscription.accessed_ms = now_ms
+
+    def check_place(self, place: Place) -> None:
+        place.entity.check_receivable(place.address)
+
+    # Credit
+
+    def credit_changed(self) -> None:
+        self._drain_due = self.outgoing.drain
+        self.resume()
+
+    def resume(self) -> None:
+        """Brings the demand in line with the link's credit and with what the connection can take."""
+        if not self.link.attached:
+            return
+        if self._held:
+            self._send_held()
+        self._note_taken()
+        free = self.outgoing.sendable - self._in_flight
+        if self._stuck() or free < 0:
+            free = 0
+        self.credit = self._handed = free
+        if free > 0:
+            self.want()
+        else:
+            self.stop_wanting()
+        if self._drain_due and not self._stuck():
+            self.drained().then(self._on_drained)
+
+    def _stuck(self) -> bool:
+        if self.endpoint.blocked or self.endpoint.stopping or self.link.session.waiting:
+            return True
+        return self.link.unsettled >= AMQP_UNSETTLED_DELIVERIES and self._overfull()
+
+    def _overfull(self) -> bool:
+        """Whether the client holds too much; what it has lost the lock of is forgotten first."""
+        session = self.link.session
+        for key, outgoing in list(session.unsettled.items()):
+            held = outgoing.context
+            if outgoing.link is self.link and isinstance(held, Delivery) and held.entry.lock != held.lock:
+                del session.unsettled[key]
+                self.link.unsettled -= 1
+        self.full = self.link.unsettled >= AMQP_UNSETTLED_DELIVERIES
+        return self.full
+
+    def tick(self) -> None:
+        if self.full:
+            self.resume()
+
+    def want(self) -> None:
+        """Tells whoever has messages that this receiver wants some."""
+        raise NotImplementedError
+
+    def stop_wanting(self) -> None:
+        raise NotImplementedError
+
+    def drained(self) -> Promise[None]:
+        """Settled when everything that is at hand has been handed over."""
+        raise NotImplementedError
+
+    def _on_drained(self, promise: Promise[None]) -> None:
+        del promise
+        self._note_taken()
+        if self._drain_due and self._in_flight == 0 and not self._stuck():
+            self._drain_due = False
+            self.credit = self._handed = 0
+            self.stop_wanting()
+            self.outgoing.drained()
+            self.endpoint.wake()
+
+    def _note_taken(self) -> None:
+        if self.deletes:
+            self._in_flight += self._handed - self.credit
+            self._handed = self.credit
+
+    def pause(self) -> None:
+        self._note_taken()
+        self.credit = self._handed = 0
+        self.stop_wanting()
+
+    # Messages
+
+    def deliver(self, delivery: Delivery) -> None:
+        if self.deletes:
+            self._deliver_removed(delivery)
+            return
+        entry = delivery.entry
+        token = delivery.token()
+        tag = token[3::-1] + token[5:3:-1] + token[7:5:-1] + token[8:]
+        sent = self.outgoing.send(tag, render(entry.loaded(), entry.marks()), False, delivery)
+        if sent is None:
+            give_back(delivery, self.endpoint.clock)
+            return
+        self._sent(entry.size)
+
+    def _deliver_removed(self, delivery: Delivery) -> None:
+        self._note_taken()
+        self._in_flight -= 1
+        if self.outgoing.credit <= 0:
+            if self._held is None:
+                self._held = deque()
+            self._held.append(delivery)
+        else:
+            self._send_removed(delivery)
+        if self._in_flight == 0 and self._drain_due:
+            self.resume()
+
+    def _send_removed(self, delivery: Delivery) -> None:
+        entry = delivery.entry
+        tag = _TAG.pack(delivery.partition.entity_id, entry.sequence)
+        self.outgoing.send(tag, render(entry.loaded(), entry.marks()), True)
+        self.stats.completed += 1
+        self._sent(entry.size)
+
+    def _send_held(self) -> None:
+        held = self._held
+        while held and self.outgoing.sendable > 0:
+            self._send_removed(held.popleft())
+
+    def _sent(self, size: int) -> None:
+        self.stats.outgoing_messages += 1
+        self.stats.outgoing_bytes += size
+        if self.endpoint.sent(size) or self._stuck():
+            self.pause()
+
+    def failed(self, error: PolybusError) -> None:
+        """A message could not be removed for this receiver; it may come again."""
+        self._note_taken()
+        self._in_flight -= 1
+        self.stats.refused(error)
+        self.resume()
+
+    def detached(self, unsent: list[OutgoingDelivery]) -> None:
+        self.credit = self._handed = 0
+        self.stop_wanting()
+        for outgoing in unsent:
+            if isinstance(outgoing.context, Delivery):
+                give_back(outgoing.context, self.endpoint.clock)
+        self.gone()
+
+    def gone(self) -> None:
+        super().gone()
+        self._count_receiver(-1)
+
+
+class ReceiveLink(ReceivingLink):
+    """A receiver of a queue, a subscription or a dead-letter queue without sessions."""
+
+    __slots__ = ("_source",)
+
+    def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: Place) -> None:
+        super().__init__(endpoint, link, place)
+        self._source: Source = place.entity.source(place.address)
+
+    def start(self) -> None:
+        self.endpoint.handle(self.link.accept())
+
+    def want(self) -> None:
+        self._source.want(self)
+
+    def stop_wanting(self) -> None:
+        self._source.forget(self)
+
+    def drained(self) -> Promise[None]:
+        return self._source.drained()

@@ -1,0 +1,250 @@
+"""What a client decides on a message that it was given: its outcome becomes one verb of the partition.
+
+The answer has the outcome's own type and leaves after the commit; a decision that comes settled gets none. A failure
+is rejected with an error, whatever was asked for. spec/amqp.md §5.2, §5.3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from polybus.amqp.events import OutgoingDelivery
+from polybus.amqp.outcomes import (
+    ACCEPTED_BYTES,
+    MODIFIED_BYTES,
+    REJECTED_BYTES,
+    RELEASED_BYTES,
+    Accepted,
+    DeliveryState,
+    Modified,
+    Rejected,
+    TransactionalState,
+)
+from polybus.amqp.outgoing import OutgoingLink
+from polybus.amqp.types import AmqpArray, Described
+from polybus.clock import Now
+from polybus.errors import ArgumentError, InvalidOperation, PolybusError
+from polybus.gateway.amqp.addresses import Place
+from polybus.gateway.amqp.errors import new_tracking_id, rejected
+from polybus.gateway.amqp.link_end import LinkEnd
+from polybus.gateway.sas import Rights
+from polybus.gateway.stats import EntityStats
+from polybus.message.overlay import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON
+from polybus.namespace.delivery.source import Delivery
+from polybus.partition import settling, transactions
+from polybus.partition.output import Reply
+
+if TYPE_CHECKING:
+    from polybus.gateway.amqp.endpoint import AmqpEndpoint
+
+CONFIRMATIONS: Final[dict[str, bytes]] = {
+    transactions.COMPLETE: ACCEPTED_BYTES,
+    transactions.ABANDON: MODIFIED_BYTES,
+    transactions.DEFER: MODIFIED_BYTES,
+    transactions.DEAD_LETTER: REJECTED_BYTES,
+}
+
+
+class Decision:
+    """An outcome in the bus's words."""
+
+    __slots__ = ("description", "outcome", "properties", "reason")
+
+    def __init__(
+        self,
+        outcome: str,
+        properties: dict[str, object] | None = None,
+        reason: str | None = None,
+        description: str | None = None,
+    ) -> None:
+        self.outcome = outcome
+        self.properties = properties
+        self.reason = reason
+        self.description = description
+
+
+def decision_of(state: DeliveryState | None) -> Decision | None:
+    """What an outcome asks for; None where the message is only given back."""
+    if isinstance(state, Accepted):
+        return Decision(transactions.COMPLETE)
+    if isinstance(state, Modified):
+        outcome = transactions.DEFER if state.undeliverable_here else transactions.ABANDON
+        return Decision(outcome, properties_of(state.message_annotations))
+    if isinstance(state, Rejected):
+        return _dead_letter(state)
+    return None
+
+
+def _dead_letter(state: Rejected) -> Decision:
+    """Reason and description travel in the error's details, beside properties to be changed."""
+    properties = None if state.error is None else properties_of(state.error.info)
+    if not properties:
+        return Decision(transactions.DEAD_LETTER)
+    reason = text_of(properties.pop(DEAD_LETTER_REASON, None))
+    description = text_of(properties.pop(DEAD_LETTER_DESCRIPTION, None))
+    return Decision(transactions.DEAD_LETTER, properties, reason, description)
+
+
+def text_of(value: object) -> str | None:
+    """A reason or a description; what is no text counts as missing."""
+    return str(value) if isinstance(value, str) else None
+
+
+def properties_of(given: object) -> dict[str, object] | None:
+    """Properties to be changed, whose names may come as symbols or strings; only plain values may be set."""
+    if not given:
+        return None
+    if not isinstance(given, dict):
+        raise ArgumentError("The properties to modify are not a map.")
+    for value in given.values():
+        if isinstance(value, (list, dict, AmqpArray, Described)):
+            raise ArgumentError("A property can be set to a plain value only.")
+    return {str(name): value for name, value in given.items()}
+
+
+def settle(held: Delivery, decision: Decision, now: Now, reply: Reply | None, context: object) -> None:
+    """Carries a decision out; replies after the commit, or raises at once and nothing has happened."""
+    broker, log_, lock = held.partition.require(), held.log, held.lock
+    outcome, properties = decision.outcome, decision.properties
+    if outcome == transactions.COMPLETE:
+        settling.complete(broker, log_, lock, now, reply, context)
+    elif outcome == transactions.ABANDON:
+        settling.abandon(broker, log_, lock, now, properties, reply, context)
+    elif outcome == transactions.DEFER:
+        settling.defer(broker, log_, lock, now, properties, reply, context)
+    else:
+        reason, description = decision.reason, decision.description
+        settling.dead_letter(broker, log_, lock, now, reason, description, properties, reply, context)
+
+
+class SettlingLink(LinkEnd):
+    """A link whose deliveries the client decides on."""
+
+    __slots__ = ("full", "outgoing", "stats")
+
+    def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: Place) -> None:
+        super().__init__(endpoint, link, place, Rights.LISTEN)
+        self.outgoing = link
+        self.full = False
+        """The client has so many decisions to make that it gets no more messages."""
+        self.stats = endpoint.gateway.stats.entity(place.namespace.name, place.stats_path())
+
+    def disposed(self, outgoing: OutgoingDelivery, state: DeliveryState | None, settled: bool, now: Now) -> None:
+        held = outgoing.context
+        assert isinstance(held, Delivery), "a delivery of a receiving link holds the namespace's own"
+        try:
+            if settled:
+                self._settle_quietly(held, state, now)
+            elif isinstance(state, Accepted):
+                settling.complete(held.partition.require(), held.log, held.lock, now, self._completed, outgoing)
+                self.endpoint.begun(0)
+            elif isinstance(state, TransactionalState):
+                self._settle_in_transaction(outgoing, held, state)
+            else:
+                self._settle_otherwise(outgoing, held, state, now)
+        except Exception as error:
+            self._refuse(outgoing, error, settled)
+        if self.full:
+            self.resume()
+
+    def _settle_quietly(self, held: Delivery, state: DeliveryState | None, now: Now) -> None:
+        """The client has settled on its side and waits for nothing."""
+        if isinstance(state, TransactionalState):
+            self._hold_in_transaction(held, state)
+            return
+        decision = decision_of(state)
+        if decision is None:
+            settling.release(held.partition.require(), held.log, held.lock, now)
+        else:
+            settle(held, decision, now, None, None)
+            count(self.stats, decision.outcome)
+
+    def _settle_otherwise(
+        self, outgoing: OutgoingDelivery, held: Delivery, state: DeliveryState | None, now: Now
+    ) -> None:
+        decision = decision_of(state)
+        if decision is None:
+            settling.release(held.partition.require(), held.log, held.lock, now)
+            outgoing.settle(RELEASED_BYTES)
+            return
+        reply = self._dead_lettered
+        if decision.outcome == transactions.ABANDON:
+            reply = self._abandoned
+        elif decision.outcome == transactions.DEFER:
+            reply = self._deferred
+        settle(held, decision, now, reply, outgoing)
+        self.endpoint.begun(0)
+
+    def _completed(self, context: object, result: object, error: PolybusError | None) -> None:
+        del result
+        assert isinstance(context, OutgoingDelivery)
+        if error is None:
+            self.stats.completed += 1
+            context.settle(ACCEPTED_BYTES)
+            self.endpoint.wake()
+        else:
+            self._refuse(context, error, False)
+        self.endpoint.ended(0)
+
+    def _abandoned(self, context: object, result: object, error: PolybusError | None) -> None:
+        del result
+        self._confirm(context, transactions.ABANDON, error)
+
+    def _deferred(self, context: object, result: object, error: PolybusError | None) -> None:
+        del result
+        self._confirm(context, transactions.DEFER, error)
+
+    def _dead_lettered(self, context: object, result: object, error: PolybusError | None) -> None:
+        del result
+        self._confirm(context, transactions.DEAD_LETTER, error)
+
+    def _confirm(self, context: object, outcome: str, error: PolybusError | None) -> None:
+        assert isinstance(context, OutgoingDelivery)
+        if error is None:
+            count(self.stats, outcome)
+            context.settle(CONFIRMATIONS[outcome])
+            self.endpoint.wake()
+        else:
+            self._refuse(context, error, False)
+        self.endpoint.ended(0)
+
+    def _refuse(self, outgoing: OutgoingDelivery, error: Exception, settled: bool) -> None:
+        tracking_id = new_tracking_id(self.endpoint.id)
+        self.report(error, tracking_id, "a settlement was rejected")
+        if isinstance(error, PolybusError):
+            self.stats.refused(error)
+        if not settled:
+            outgoing.settle(rejected(error, tracking_id))
+        self.endpoint.wake()
+
+    # Transactions
+
+    def _settle_in_transaction(self, outgoing: OutgoingDelivery, held: Delivery, state: TransactionalState) -> None:
+        self._hold_in_transaction(held, state)
+        outgoing.settle(TransactionalState(state.txn_id, confirmation_of(state.outcome)))
+
+    def _hold_in_transaction(self, held: Delivery, state: TransactionalState) -> None:
+        decision = decision_of(state.outcome)
+        if decision is None:
+            raise InvalidOperation("A message cannot be released inside a transaction.")
+        place = self.place
+        assert place is not None, "messages are received from a place"
+        self.endpoint.transactions.settle(state.txn_id, place.entity, held, decision)
+
+
+def confirmation_of(outcome: DeliveryState | None) -> DeliveryState | None:
+    """The outcome as it is confirmed: without its error, which some SDKs would take for a failure (trap 48)."""
+    if isinstance(outcome, Rejected):
+        return Rejected()
+    return Modified() if isinstance(outcome, Modified) else outcome
+
+
+def count(stats: EntityStats, outcome: str) -> None:
+    if outcome == transactions.COMPLETE:
+        stats.completed += 1
+    elif outcome == transactions.ABANDON:
+        stats.abandoned += 1
+    elif outcome == transactions.DEFER:
+        stats.deferred += 1
+    else:
+        stats.dead_lettered += 1

@@ -1,0 +1,42 @@
+"""Who may do what over HTTP: the token in a header, checked at the gateway's one gate (spec/http.md §1.12)."""
+
+from __future__ import annotations
+
+from polybus.gateway.gateway import Grant
+from polybus.gateway.http.request import Call
+from polybus.gateway.sas import Rights, is_sas, require
+
+_BEARER = "bearer "
+
+
+def authorize(call: Call, path: str, needed: Rights) -> Grant:
+    """What the request's token allows on a path of the namespace; Unauthorized where that is not enough.
+
+    `path` is what the request was routed to, in canonical spelling, never the text of its URL: what is checked is
+    what is done.
+    """
+    return allow(call, call.headers.get("authorization"), path, needed)
+
+
+def allow(call: Call, token: str | None, path: str, needed: Rights) -> Grant:
+    """The same for a token that stands in some other header."""
+    resource = f"sb://{call.namespace.name}/{path}"
+    grant = call.gateway.check_token(call.namespace, _bare(token), resource)
+    require(grant.rights, needed, resource)
+    return grant
+
+
+def authorize_any(call: Call, path: str) -> Grant:
+    """For what every right opens."""
+    grant = authorize(call, path, Rights.NONE)
+    if not grant.rights:
+        require(grant.rights, Rights.MANAGE, path)
+    return grant
+
+
+def _bare(token: str | None) -> str | None:
+    """A JWT comes behind the word Bearer; a signature brings its own prefix."""
+    if token is None or is_sas(token):
+        return token
+    text = token.strip()
+    return text[len(_BEARER) :].strip() if text.lower().startswith(_BEARER) else text

@@ -1,0 +1,305 @@
+"""One messaging store at work: its group commit, its health, and its way back after a failure.
+
+Brokers of all entities on the store write into one open output. What arrives while a commit syncs is the next
+batch; there is no timer. When a commit fails the store is fenced: brokers on it are dropped with their memory,
+whoever waits hears of it, and the store is opened again later. Nothing of one store ever waits for another.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Generator
+from functools import partial
+from typing import Protocol, TypeVar
+
+from polybus.errors import PartitionUnavailable, PolybusError, QuotaExceeded, StoreError, StoreFull
+from polybus.limits import REOPEN_MS, REOPEN_MS_MAX, UNCOMMITTED_BYTES
+from polybus.partition.output import Output
+from polybus.promise import Loop, Promise
+from polybus.rows import Read
+from polybus.store.driver import StoreDriver
+
+T = TypeVar("T")
+
+
+class StoreState(enum.Enum):
+    OPEN = "open"
+    FENCED = "fenced"
+    OPENING = "opening"
+    MISSING = "missing"
+
+
+class InDoubt(PartitionUnavailable):
+    """A commit failed or timed out: what it held may or may not be stored."""
+
+
+class Tenant(Protocol):
+    """A partition that lives on the store."""
+
+    def fenced(self) -> None: ...
+
+    def settled(self, batch: Output) -> None: ...
+
+
+Opener = Callable[[], Promise[StoreDriver]]
+
+
+class StoreHost:
+    def __init__(self, url: str, loop: Loop, opener: Opener) -> None:
+        self.url = url
+        self.store_id = b""
+        self.state = StoreState.MISSING
+        self.last_error: str | None = None
+        self.driver: StoreDriver | None = None
+        self.batch = Output()
+        self.tenants: dict[tuple[int, int], Tenant] = {}
+        self.on_fenced: Callable[[StoreHost], None] | None = None
+        self.on_opened: Callable[[StoreHost], None] | None = None
+        self.openings = 0
+        """How often the store was opened: what was read of an earlier opening must not be built on."""
+        self.commits = 0
+        self.committed_bytes = 0
+        self.commit_failures = 0
+        self.full = False
+        """Below its reserve of free space: nothing may be sent, everything may be received (D8)."""
+        self.free_bytes: int | None = None
+        self._loop = loop
+        self._opener = opener
+        self._committing: Output | None = None
+        self._scheduled = False
+        self._retry_ms = REOPEN_MS
+        self._full_ms = 0
+        self._closing = False
+
+    @property
+    def available(self) -> bool:
+        return self.state is StoreState.OPEN
+
+    @property
+    def unsafe(self) -> bool:
+        return self.driver is not None and self.driver.store.unsafe
+
+    @property
+    def overloaded(self) -> bool:
+        """Whether so much waits for the disk that senders must slow down."""
+        committing = self._committing
+        return self.batch.bytes + (committing.bytes if committing is not None else 0) > UNCOMMITTED_BYTES
+
+    # Group commit
+
+    def touch(self) -> None:
+        """Something was written to the open output."""
+        if not self._scheduled and self._committing is None:
+            self._scheduled = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        batch, driver = self.batch, self.driver
+        if self._committing is not None or driver is None or self.state is not StoreState.OPEN:
+            return
+        if not batch.brokers and not batch:
+            return
+        batch.seal()
+        self.batch = Output()
+        self._committing = batch
+        driver.commit(batch, partial(self._committed, driver, batch))
+
+    def _committed(self, driver: StoreDriver, batch: Output, error: StoreError | None) -> None:
+        if driver is not self.driver or self._committing is not batch:
+            return
+        self._committing = None
+        if error is not None:
+            self.fence(error, batch)
+            return
+        self._full_ms = 0
+        self.commits += 1
+        self.committed_bytes += batch.bytes
+        batch.release()
+        for broker in batch.brokers:
+            tenant = self.tenants.get((broker.entity_id, broker.index))
+            if tenant is not None:
+                tenant.settled(batch)
+        if self.batch.brokers or self.batch:
+            self.touch()  # after what else has ended in this turn: other stores' replies bring more for the batch
+
+    def synced(self) -> Promise[None]:
+        """Settled when everything that is written so far is on disk; at once where it is."""
+        done: Promise[None] = Promise()
+        if self.batch.brokers or self.batch:
+            self.batch.replies.append((done.reply, None, None))
+        elif self._committing is not None:
+            self._committing.replies.append((done.reply, None, None))
+        else:
+            done.resolve(None)
+        return done
+
+    # Reads
+
+    def run(self, steps: Generator[Read, list[object], T]) -> Promise[T]:
+        """Drives a broker's verb, giving it the rows that it asks for."""
+        promise: Promise[T] = Promise()
+        self._step(steps, promise, None, None)
+        return promise
+
+    def _step(
+        self,
+        steps: Generator[Read, list[object], T],
+        promise: Promise[T],
+        answer: list[object] | None,
+        error: PolybusError | None,
+    ) -> None:
+        try:
+            while True:
+                read = steps.throw(error) if error is not None else steps.send(answer)  # type: ignore[arg-type]
+                error = None
+                driver = self.driver
+                if driver is None:
+                    error = self.unavailable()
+                    continue
+                waiting = _Answer(self, steps, promise)
+                driver.read(read, waiting.arrived)
+                if not waiting.here:
+                    waiting.late = True
+                    return
+                answer, error = waiting.rows, waiting.error
+        except StopIteration as stop:
+            promise.resolve(stop.value)
+        except PolybusError as failure:
+            promise.reject(failure)
+
+    # Failure and return
+
+    def unavailable(self) -> PartitionUnavailable:
+        """For clients: why the store is down is in `last_error`, for those who may know where it lies."""
+        return PartitionUnavailable("A messaging store of this entity is not available. Try again.")
+
+    def fence(self, error: StoreError, failed: Output | None) -> None:
+        """The store can no longer be trusted: its brokers go, and it is opened again after a while."""
+        self.commit_failures += 1
+        self.last_error = str(error) or type(error).__name__
+        full = isinstance(error, StoreFull)
+        open_batch, self.batch = self.batch, Output()
+        self.state = StoreState.FENCED
+        self._committing = None
+        driver, self.driver = self.driver, None
+        for tenant in list(self.tenants.values()):
+            tenant.fenced()
+        if self.on_fenced is not None:
+            self.on_fenced(self)
+        if failed is not None:
+            if full:
+                failed.refuse(QuotaExceeded("A messaging store has no space left."))
+            else:
+                failed.refuse(InDoubt("A messaging store failed during a commit."))
+        open_batch.refuse(self.unavailable())
+        if driver is None:
+            self._retry_later()
+        elif full:
+            # Nothing was written and the store is good; only the brokers' memory ran ahead of it. One that refuses
+            # again before it has taken anything comes back more and more slowly.
+            self.full = True
+            if self._full_ms:
+                self._loop.call_later(self._full_ms / 1000, self._take, driver, Promise())
+            else:
+                self._loop.call_soon(self._take, driver, Promise())
+            self._full_ms = min(max(self._full_ms * 2, REOPEN_MS), REOPEN_MS_MAX)
+        else:
+            driver.close(lambda _: self._retry_later())
+
+    def _retry_later(self) -> None:
+        if self._closing or self.state in (StoreState.OPEN, StoreState.OPENING):
+            return
+        self._loop.call_later(self._retry_ms / 1000, self.open)
+        self._retry_ms = min(self._retry_ms * 2, REOPEN_MS_MAX)
+
+    def open(self) -> Promise[bool]:
+        """Opens the store; the promise says whether it worked. Failing, it tries again by itself."""
+        done: Promise[bool] = Promise()
+        if self._closing or self.state in (StoreState.OPEN, StoreState.OPENING):
+            done.resolve(self.state is StoreState.OPEN)
+            return done
+        self.state = StoreState.OPENING
+
+        def opened(promise: Promise[StoreDriver]) -> None:
+            try:
+                driver = promise.result()
+            except (StoreError, OSError) as error:
+                self.last_error = str(error)
+                self.state = StoreState.FENCED if self.store_id else StoreState.MISSING
+                self._retry_later()
+                done.resolve(False)
+                return
+            self._take(driver, done)
+
+        self._opener().then(opened)
+        return done
+
+    def _take(self, driver: StoreDriver, done: Promise[bool]) -> None:
+        found = driver.store.store_id
+        if self._closing:
+            driver.close(lambda _: done.resolve(False))
+            return
+        if self.store_id and found != self.store_id:
+            self.last_error = f"{self.url} holds another messaging store than before; it is refused"
+            self.state = StoreState.FENCED
+            driver.close(lambda _: self._retry_later())
+            done.resolve(False)
+            return
+        self.store_id = found
+        self.driver = driver
+        self.openings += 1
+        leftover, self.batch = self.batch, Output()
+        leftover.refuse(self.unavailable())
+        self.state = StoreState.OPEN
+        self.last_error = None
+        self._retry_ms = REOPEN_MS
+        if self.on_opened is not None:
+            self.on_opened(self)
+        done.resolve(True)
+
+    def close(self) -> Promise[None]:
+        """Commits what is open, then closes the store for good."""
+        done: Promise[None] = Promise()
+        self._closing = True
+        self._close_when_idle(done)
+        return done
+
+    def _close_when_idle(self, done: Promise[None]) -> None:
+        if self.state is StoreState.OPEN and (self._committing is not None or self.batch.brokers or self.batch):
+            self._flush()
+            self._loop.call_later(0.001, self._close_when_idle, done)
+            return
+        driver, self.driver = self.driver, None
+        self.state = StoreState.MISSING
+        if driver is None:
+            done.resolve(None)
+        else:
+            driver.close(lambda _: done.resolve(None))
+
+
+class _Answer:
+    """A read's answer, whether it comes at once or later."""
+
+    __slots__ = ("_host", "_opening", "_promise", "_steps", "error", "here", "late", "rows")
+
+    def __init__(self, host: StoreHost, steps: Generator[Read, list[object], T], promise: Promise[T]) -> None:
+        self._host = host
+        self._opening = host.openings
+        self._steps = steps
+        self._promise: Promise[T] = promise
+        self.here = False
+        self.late = False
+        self.rows: list[object] = []
+        self.error: PolybusError | None = None
+
+    def arrived(self, rows: list[object], error: StoreError | None) -> None:
+        self.here = True
+        self.rows = rows
+        if error is not None:
+            self.error = PartitionUnavailable("A messaging store of this entity could not be read. Try again.")
+            self.error.__cause__ = error
+        elif self._host.driver is None or self._host.openings != self._opening:
+            self.error = self._host.unavailable()  # fenced since: whoever asked works on memory that is gone
+        if self.late:
+            self._host._step(self._steps, self._promise, rows, self.error)

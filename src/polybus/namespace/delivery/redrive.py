@@ -1,0 +1,78 @@
+"""Messages taken out by their numbers and sent elsewhere: out of a dead-letter queue, back to where they were."""
+
+from __future__ import annotations
+
+from polybus.errors import PolybusError
+from polybus.message.message import Message
+from polybus.namespace.entities.entity import Entity
+from polybus.namespace.namespace import Namespace
+from polybus.partition import moving
+from polybus.partition.moving import Edit, Moved
+from polybus.promise import Promise
+
+
+class MoveReport:
+    """What became of the numbers that were to be moved."""
+
+    def __init__(self) -> None:
+        self.moved: list[int] = []
+        self.missing: list[int] = []
+        """Gone, or never there."""
+        self.locked: list[int] = []
+        self.unreachable: list[int] = []
+        """In partitions that could not move them now; asking again is safe."""
+
+
+async def move_messages(
+    namespace: Namespace,
+    entity: Entity,
+    log_id: int,
+    numbers: list[int],
+    changed: dict[int, Message],
+    edits: dict[int, Edit],
+    destination: str,
+    subscription: int,
+) -> MoveReport:
+    """Moves messages to an entity, or to one subscription. Those of one partition leave in one batch."""
+    report = MoveReport()
+    by_partition: dict[int, list[int]] = {}
+    for number in dict.fromkeys(numbers):
+        by_partition.setdefault(number >> 48, []).append(number)
+    failure: PolybusError | None = None
+    for index, own in by_partition.items():
+        if index >= len(entity.partitions):
+            report.missing += own
+            continue
+        try:
+            moved = await _move(namespace, entity, log_id, index, own, changed, edits, destination, subscription)
+        except PolybusError as error:
+            failure = error
+            report.unreachable += own
+        else:
+            report.moved += moved.moved
+            report.missing += moved.missing
+            report.locked += moved.locked
+    if failure is not None and not report.moved:
+        raise failure
+    return report
+
+
+async def _move(
+    namespace: Namespace,
+    entity: Entity,
+    log_id: int,
+    index: int,
+    numbers: list[int],
+    changed: dict[int, Message],
+    edits: dict[int, Edit],
+    destination: str,
+    subscription: int,
+) -> Moved:
+    partition = entity.partitions[index]
+    broker = partition.require()
+    done: Promise[Moved] = Promise()
+    now = namespace.bus.clock.now()
+    log = broker.log(log_id)
+    steps = moving.move(broker, log, now, numbers, changed, edits, destination, subscription, done.reply, None)
+    await partition.run(steps)
+    return await done

@@ -1,0 +1,294 @@
+"""Clients that receive outside sessions: under locks or for good, and settle in every way there is, or too late."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from polybus.errors import PolybusError
+from polybus.namespace.delivery import operations
+from polybus.namespace.delivery.source import Delivery, Source, give_back
+from polybus.namespace.entities.entity import Entity
+from polybus.namespace.entities.names import Address
+from polybus.partition import settling
+from polybus.promise import Promise
+from polybus.testing.history import DEAD_LETTER_QUEUE, FAILED, OK, UNKNOWN, Began, Op, Recorder, digest
+from tests.support.simulation.client import Client, identity_of, outcome_of
+from tests.support.simulation.places import Place, Plan
+from tests.support.simulation.surroundings import Surroundings
+
+
+class Held:
+    """A delivery that was seen and is not settled, as its client knows it."""
+
+    def __init__(self, life: object, name: str, address: Address, delivery: Delivery) -> None:
+        entry = delivery.entry
+        self.life = life
+        self.name = name
+        self.address = address
+        self.delivery = delivery
+        self.token = delivery.token() if delivery.lock else b""
+        self.number = entry.sequence
+        self.identity = identity_of(entry.loaded())
+        self.session = entry.session_id()
+        self.count = entry.delivery_count
+
+    def fields(self) -> dict[str, Any]:
+        """What names it in the history."""
+        return {
+            "message_id": self.identity,
+            "number": self.number,
+            "token": self.token.hex() or None,
+            "session": self.session,
+        }
+
+
+def note_delivery(pen: Recorder, op: str, held: Held, began: Began | None = None) -> None:
+    entry = held.delivery.entry
+    message = entry.loaded()
+    values = {**held.fields(), "key": message.partition_key, "digest": digest(message.raw)}
+    pen.record(op, held.name, began=began, count=held.count, enqueued_ms=entry.enqueued_ms, **values)
+
+
+class Mailbox:
+    """A receiver as the namespace sees it: it writes down what it is given."""
+
+    def __init__(self, client: Receiver, source: Source, deletes: bool) -> None:
+        self.credit = 0
+        self.deletes = deletes
+        self.under_way = 0
+        """Messages that may have been taken for good and have not come yet."""
+        self._client = client
+        self._source = source
+        self._began = client.pen.begin()
+        self._intent = 0
+
+    def want(self, count: int) -> None:
+        self._began = self._client.pen.begin() if not self.under_way else self._began
+        self.credit += count
+        self.under_way += count
+        self._intend()
+        self._source.want(self)
+
+    def _intend(self) -> None:
+        """Whatever is taken for good and never seen may be any of so many."""
+        if self.deletes:
+            client, before = self._client, self._intent
+            fields = {"at_most": self.under_way}
+            op = Op.RECEIVE_AND_DELETE
+            self._intent = client.world.intend(client.pen, op, client.recorded, self._began, **fields)
+            client.world.done(before)
+
+    def stop(self) -> int:
+        """Wants nothing more; gives how many messages may be on their way for good."""
+        self._source.forget(self)
+        self.under_way -= self.credit
+        self.credit = 0
+        return self.under_way if self.deletes else 0
+
+    def deliver(self, delivery: Delivery) -> None:
+        self.under_way -= 1
+        self._client.delivered(delivery, self._began if self.deletes else None)
+        self._intend()
+
+    def failed(self, error: PolybusError) -> None:
+        self.under_way -= 1
+        self._client.lost_one(error, self._began)
+
+
+class Receiver(Client):
+    def __init__(self, name: str, world: Surroundings, plan: Plan, place: Place, mode: str) -> None:
+        super().__init__(name, world, plan)
+        self.place = place
+        self.deletes = mode == "deletes"
+        dead = mode == "dead letters"
+        self.address = place.dead_letters if dead else place.address
+        self.recorded = place.name + DEAD_LETTER_QUEUE if dead else place.name
+        self.held: list[Held] = []
+        self._deferred: list[int] = []
+        self._stale: list[Held] = []
+        self._box: Mailbox | None = None
+
+    def entity(self) -> Entity:
+        return self.world.namespace.entity(self.address.entity)
+
+    async def act(self) -> None:
+        draw = self.rng.random()
+        if self._stale and self.rng.random() < 0.3:
+            await self.settle(self._stale.pop(), self.rng.choice((Op.COMPLETE, Op.ABANDON, Op.RENEW)))
+        elif draw < 0.35 or not self.held:
+            self._want()
+        elif draw < 0.90:
+            await self._decide(self.held.pop(self.rng.randrange(len(self.held))))
+        elif draw < 0.95 and self._deferred:
+            await self._fetch_deferred()
+        else:
+            self._hang_up()
+
+    def process_died(self) -> None:
+        """Everything held is stale; some of it the client will still try to settle."""
+        self._stale = self.held[-6:]
+        self.held = []
+        box, self._box = self._box, None
+        if box is not None and self.deletes:
+            self._vanish(box.under_way - box.credit)
+
+    def _want(self) -> None:
+        if self._box is None:
+            self._box = Mailbox(self, self.entity().source(self.address), self.deletes)
+        if self._box.credit < 4:
+            self._box.want(self.rng.randint(1, 4))
+
+    def _hang_up(self) -> None:
+        """The link closes: what has not left is given back, what was delivered stays locked."""
+        if self._box is not None and not self.deletes:
+            self._box.stop()
+            self._box = None
+            self.pen.record(Op.LINK_CLOSED, self.recorded)
+
+    def _vanish(self, count: int) -> None:
+        if count > 0:
+            self.pen.record(Op.RECEIVE_AND_DELETE, self.recorded, UNKNOWN, at_most=count)
+
+    # What the bus calls
+
+    def delivered(self, delivery: Delivery, began: Began | None) -> None:
+        held = Held(self.world.life, self.recorded, self.address, delivery)
+        if self.deletes:
+            note_delivery(self.pen, Op.RECEIVE_AND_DELETE, held, began)
+            return
+        if self.rng.random() < 0.02:
+            give_back(delivery, self.world.clock)  # it never left for the client
+            self.pen.record(Op.LINK_CLOSED, self.recorded)
+            return
+        note_delivery(self.pen, Op.RECEIVE, held)
+        self.held.append(held)
+
+    def lost_one(self, error: PolybusError, began: Began) -> None:
+        if outcome_of(error) == UNKNOWN:
+            self.pen.record(Op.RECEIVE_AND_DELETE, self.recorded, UNKNOWN, began=began, at_most=1)
+
+    # Settling
+
+    async def _decide(self, held: Held) -> None:
+        draw = self.rng.random()
+        if draw < 0.55:
+            await self.settle(held, Op.COMPLETE)
+        elif draw < 0.68:
+            await self.settle(held, Op.ABANDON)
+        elif draw < 0.76:
+            await self._defer(held)
+        elif draw < 0.83 and self.address.sub_queue is None:
+            await self._bury(held)
+        elif draw < 0.90:
+            await self.settle(held, Op.RENEW)
+            self.held.append(held)
+        elif draw < 0.95:
+            await self.settle(held, Op.RELEASE)
+        # Else the client forgets it, and its lock runs out.
+
+    async def _defer(self, held: Held) -> None:
+        if await self.settle(held, Op.DEFER) != FAILED:
+            self._deferred.append(held.number)
+
+    async def _bury(self, held: Held) -> None:
+        target = self.place.forwards_dead_letters_to
+        if target is None:
+            await self.settle(held, Op.DEAD_LETTER)
+        else:
+            await self._bury_elsewhere(held, target)
+
+    async def _bury_elsewhere(self, held: Held, target: str) -> None:
+        """To the verifier this is a transaction: it leaves one queue and enters another, or neither."""
+        name = f"{self.name}/buried/{held.token.hex()}"
+        message = held.delivery.entry.loaded()
+        began = self.pen.begin()
+        taken = {**held.fields(), "transaction": name}
+        sent = {**taken, "number": None, "token": None, "key": message.partition_key, "digest": digest(message.raw)}
+        intents = [
+            self.world.intend(self.pen, Op.COMPLETE, held.name, began, **taken),
+            self.world.intend(self.pen, Op.SEND, target, began, **sent),
+            self.world.intend(self.pen, Op.COMMIT, "", began, transaction=name),
+        ]
+        outcome = await self._tried(held, Op.DEAD_LETTER)
+        ended = FAILED if outcome == FAILED else OK
+        self.pen.record(Op.COMPLETE, held.name, ended, began=began, **taken)
+        self.pen.record(Op.SEND, target, ended, began=began, **sent)
+        self.pen.record(Op.COMMIT, outcome=outcome, began=began, transaction=name)
+        for intent in intents:
+            self.world.done(intent)
+
+    async def settle(self, held: Held, op: str) -> str:
+        """Decides about a delivery and writes down what came of it."""
+        began = self.pen.begin()
+        intent = self.world.intend(self.pen, op, held.name, began, **held.fields())
+        outcome = await self._tried(held, op)
+        self.pen.record(op, held.name, outcome, began=began, **held.fields())
+        self.world.done(intent)
+        return outcome
+
+    async def _tried(self, held: Held, op: str) -> str:
+        try:
+            await self._settled(held, op)
+        except PolybusError as error:
+            return outcome_of(error)
+        return OK
+
+    def _settled(self, held: Held, op: str) -> Promise[None]:
+        delivery = held.delivery
+        if held.life is not self.world.life or self.rng.random() < 0.1:
+            delivery = self._by_token(held)
+        return settle(self.world, delivery, op)
+
+    def _by_token(self, held: Held) -> Delivery:
+        entity = self.entity()
+        return self.world.namespace.delivery_of(entity, entity.log_id(held.address), held.token)
+
+    async def _fetch_deferred(self) -> None:
+        number = self._deferred.pop(self.rng.randrange(len(self._deferred)))
+        began = self.pen.begin()
+        lock = self.rng.random() < 0.7
+        namespace = self.world.namespace
+        entity = self.entity()
+        work = operations.receive_deferred(namespace, entity, entity.log_id(self.address), [number], lock, None, self)
+        intent = 0
+        if not lock:
+            intent = self.world.intend(self.pen, Op.RECEIVE_DEFERRED, self.recorded, began, at_most=1)
+        try:
+            found = await self.call(work)
+        except PolybusError as error:
+            if outcome_of(error) == UNKNOWN and not lock:
+                self.pen.record(Op.RECEIVE_DEFERRED, self.recorded, UNKNOWN, began=began, at_most=1)
+            self.world.done(intent)
+            return
+        for delivery in found:
+            held = Held(self.world.life, self.recorded, self.address, delivery)
+            note_delivery(self.pen, Op.RECEIVE_DEFERRED, held, began)
+            if lock:
+                self.held.append(held)
+        self.world.done(intent)
+
+    def close(self) -> None:
+        super().close()
+        if self._box is not None:
+            self._box.stop()
+
+
+def settle(world: Surroundings, delivery: Delivery, op: str) -> Promise[None]:
+    """One verb of the partition; a promise as a client over a connection sees it."""
+    done: Promise[None] = Promise()
+    broker, log, lock, now = delivery.partition.require(), delivery.log, delivery.lock, world.clock.now()
+    if op == Op.COMPLETE:
+        settling.complete(broker, log, lock, now, done.reply, None)
+    elif op == Op.ABANDON:
+        settling.abandon(broker, log, lock, now, {"tried": True}, done.reply, None)
+    elif op == Op.DEFER:
+        settling.defer(broker, log, lock, now, None, done.reply, None)
+    elif op == Op.DEAD_LETTER:
+        settling.dead_letter(broker, log, lock, now, "simulated", "on purpose", None, done.reply, None)
+    elif op == Op.RELEASE:
+        settling.release(broker, log, lock, now)
+        done.resolve(None)
+    else:
+        operations.renew_lock(world.namespace, delivery)
+        done.resolve(None)
+    return world.call(done)
