@@ -320,6 +320,47 @@ def test_a_token_for_the_destination_is_verified_where_it_is_sent(server: Server
     assert server.namespace.find("never") is None
 
 
+FORWARDS = ("ForwardTo", "ForwardDeadLetteredMessagesTo")
+
+
+@pytest.mark.parametrize("kind", FORWARDS)
+@pytest.mark.parametrize(
+    "spelling", ["orders2", "ORDERS2", "sb://localhost/orders2", "sb://elsewhere.example/orders2/"]
+)
+def test_manage_on_one_entity_is_not_send_on_another(server: Server, kind: str, spelling: str) -> None:
+    """Without a token for the destination the request's own must allow the send, whoever forwards and however."""
+    inside = f"<{kind}>{spelling}</{kind}>"
+    subscription = entry("SubscriptionDescription", inside)
+    create, update = {}, {"If-Match": "*"}
+    for resource, document, how in (
+        ("orders", queue(inside), create),
+        ("orders", queue(inside), update),
+        ("topic/subscriptions/new", subscription, create),
+        ("topic/subscriptions/sub", subscription, update),
+    ):
+        own = token(resource.partition("/")[0], name="own", key="own key")
+        refused = httpx.put(f"{server.url}/{resource}", content=document, headers={"Authorization": own, **how})
+        assert refused.status_code == 401, refused.text
+    found = server.namespace.find("orders")
+    assert found is not None
+    assert isinstance(found.description, QueueDescription)
+    assert (found.description.forward_to, found.description.forward_dead_lettered_messages_to) == (None, None)
+
+
+def test_what_is_forwarded_already_may_be_told_again(server: Server) -> None:
+    """A manager of one queue changes its other settings; where it forwards to was allowed to somebody else."""
+    own = AuthorizationRule(key_name="own", rights=ALL, primary_key="own key", secondary_key="")
+    described = QueueDescription(path="relay", forward_to="sb://localhost/orders2", authorization_rules=(own,))
+    server.wait(server.namespace.management.create(described))
+    headers = {"Authorization": token("relay", name="own", key="own key"), "If-Match": "*"}
+    same = queue("<ForwardTo>ORDERS2</ForwardTo><UserMetadata>told again</UserMetadata>")
+    assert httpx.put(f"{server.url}/relay", content=same, headers=headers).status_code == 200
+    other = queue("<ForwardTo>a/b</ForwardTo>")
+    assert httpx.put(f"{server.url}/relay", content=other, headers=headers).status_code == 401
+    swapped = queue("<ForwardDeadLetteredMessagesTo>orders2</ForwardDeadLetteredMessagesTo>")
+    assert httpx.put(f"{server.url}/relay", content=swapped, headers=headers).status_code == 401
+
+
 @pytest.fixture
 def with_jwt(certificates: Path) -> Iterator[Server]:
     server = Server(certificates).start()

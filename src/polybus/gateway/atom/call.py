@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from uuid import uuid4
 
 from starlette.responses import Response
 
 from polybus import limits
-from polybus.errors import BusError, EntityNotFound
+from polybus.errors import ArgumentError, BusError, EntityNotFound
 from polybus.gateway.atom import documents as atom
 from polybus.gateway.atom.documents import AtomContext, Moment, Page, RuntimeInfo, Sent
 from polybus.gateway.atom.filter import Filter, parse_filter
 from polybus.gateway.durations import etag
-from polybus.gateway.http.auth import allow
+from polybus.gateway.http.auth import allow, authorize
 from polybus.gateway.http.errors import refusal, without_sub_code
 from polybus.gateway.http.request import Call
 from polybus.gateway.sas import Rights
-from polybus.namespace.entities.description import EntityAvailability
+from polybus.namespace.entities.description import EntityAvailability, QueueDescription, SubscriptionDescription
 from polybus.namespace.entities.entity import Entity, Subscription
-from polybus.namespace.entities.names import Address, HttpTarget, parse_forward_target
+from polybus.namespace.entities.names import Address, HttpTarget, fold, parse_forward_target
 from polybus.namespace.management.changes import Management
 
 MISSING_PARTITIONS = "x-polybus-missing-partitions"
@@ -146,10 +147,29 @@ def subscription_info(entity: Entity, subscription: Subscription) -> RuntimeInfo
     )
 
 
-def check_forwarding(request: AtomCall, sent: Sent) -> None:
-    """A token for the destination is verified where the client sends one (§1.12)."""
+def check_forwarding(
+    request: AtomCall, sent: Sent, before: QueueDescription | SubscriptionDescription | None
+) -> None:
+    """Whoever lets an entity forward must be allowed to send to where it forwards to, else Manage on one entity
+    would be Send on all of them.
+
+    Right is shown by a token for the destination, where the client sends one, else by the request's own. What an
+    entity forwards to already was allowed to whoever set it, so it may be told again with the other settings.
+    """
     for attribute, header in _KEYS:
-        target = getattr(sent.description, attribute, None)
+        path = _forwards_to(sent.description, attribute)
+        if path is None:
+            continue
         token = request.call.headers.get(header)
-        if target is not None and token is not None:
-            allow(request.call, token, parse_forward_target(target), Rights.SEND)
+        if token is not None:
+            allow(request.call, token, path, Rights.SEND)
+        elif path != _forwards_to(before, attribute):
+            authorize(request.call, path, Rights.SEND)
+
+
+def _forwards_to(description: object, attribute: str) -> str | None:
+    """The folded path that a description forwards to. What is no path is refused, by name, before it is used."""
+    target = getattr(description, attribute, None)
+    with suppress(ArgumentError):
+        return None if target is None else fold(parse_forward_target(target))
+    return None

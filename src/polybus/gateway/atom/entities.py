@@ -74,11 +74,12 @@ async def _put_entity(request: AtomCall) -> Response:
     sent = await _sent_entity(request)
     described = sent.description
     assert not isinstance(described, SubscriptionDescription), "an entity was parsed"
-    check_forwarding(request, sent)
+    found = request.find() if request.is_update else None
+    before = None if found is None else found.description
+    check_forwarding(request, sent, before if isinstance(before, QueueDescription) else None)
     if not request.is_update:
         entity = await run(request.management.create(described))
         return _entity_entry(request, entity, Moment.CREATED)
-    found = request.find()
     if found is None:
         raise EntityNotFound(f"Entity '{request.namespace.name}:{described.path}' was not found.")
     request.check_match(found.description.updated_at_ms)

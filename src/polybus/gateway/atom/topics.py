@@ -37,16 +37,16 @@ async def put_subscription(request: AtomCall) -> Response:
     sent = atom.parse_subscription(await request.body(), topic, name)
     described = sent.description
     assert isinstance(described, SubscriptionDescription), "a subscription was parsed"
-    check_forwarding(request, sent)
     entity = request.find_topic()
     if entity is None:
         raise request.missing(name)
-    if not request.is_update:
+    found = _subscription(request, entity) if request.is_update else None
+    check_forwarding(request, sent, None if found is None else found.description)
+    if found is None:
         rules = None if sent.default_rule is None else [sent.default_rule]
         subscription = await run(request.management.create_subscription(described, rules))
         return _subscription_entry(request, entity, subscription, Moment.CREATED)
-    found = _subscription(request, entity)
-    request.check_match(entity.description.updated_at_ms if found else 0)
+    request.check_match(entity.description.updated_at_ms)
     subscription = await run(request.management.update_subscription(described, sent.given))
     return _subscription_entry(request, entity, subscription, Moment.UPDATED)
 
