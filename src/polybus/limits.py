@@ -231,7 +231,7 @@ FORWARD_RETRY_MS = 1_000
 FORWARD_RETRIES = 10
 """A destination that stays disabled or full for this many tries gets its messages dead-lettered at the source."""
 SESSION_WAIT_MS = 65_000
-"""How long a receiver waits for the next session when it does not say (spec/amqp.md §3.7)."""
+"""How long a receiver waits for the next session when it does not say (docs/protocol/amqp.md#next-session)."""
 SESSION_SEEK_MS = 200
 """A store that has not found a session by then is slow or hangs, and those who wait look elsewhere meanwhile (F1)."""
 

@@ -1,4 +1,4 @@
-"""Settlement in both directions. AMQP 1.0 §2.6.12, §2.7.6; spec/amqp.md §5."""
+"""Settlement in both directions. AMQP 1.0 §2.6.12, §2.7.6; docs/protocol/amqp.md#dispositions."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ def test_answers_to_sends_have_the_receivers_role():
 
 
 def test_a_refused_send_carries_an_error_of_three_fields():
-    """Python waits for ever when it is shorter (trap 50)."""
+    """Python waits for ever when it is shorter (docs/protocol/amqp.md#rejected-with-error)."""
     peer = Peer().opened()
     sender = peer.sender(0)
     peer.send(Transfer(0, 0, b"t", 0), payload=b"x")

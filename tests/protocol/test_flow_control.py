@@ -1,4 +1,7 @@
-"""Credit, windows, drain and echo, in both directions. AMQP 1.0 §2.5.6, §2.6.7; spec/amqp.md §1.6, §1.7, §3.8."""
+"""Credit, windows, drain and echo, in both directions.
+
+AMQP 1.0 §2.5.6, §2.6.7; docs/protocol/amqp.md#windows, docs/protocol/amqp.md#flow, docs/protocol/amqp.md#drain.
+"""
 
 from __future__ import annotations
 
@@ -158,7 +161,7 @@ def test_window_is_relative_to_the_transfers_under_way():
 
 
 def test_a_link_that_goes_takes_its_waiting_transfers_and_leaves_no_gap():
-    """rhea stops at a gap in the delivery-ids (trap 35)."""
+    """rhea stops at a gap in the delivery-ids (docs/protocol/amqp.md#delivery-ids)."""
     peer = Peer().opened()
     first = peer.receiver(1)
     second = peer.receiver(2)
@@ -266,7 +269,7 @@ def test_a_sender_that_gives_up_credit_gets_new():
 
 
 def test_senders_that_ignore_credit_are_served():
-    """Trap 44."""
+    """docs/protocol/amqp.md#uncounted-credit."""
     peer = Peer().opened()
     link = peer.sender(0, credit=1)
     for number in range(50):
@@ -278,7 +281,7 @@ def test_senders_that_ignore_credit_are_served():
 
 
 def test_session_window_is_renewed_after_half_of_it():
-    """rhea stops for ever when next-incoming-id does not move (trap 6)."""
+    """rhea stops for ever when next-incoming-id does not move (docs/protocol/amqp.md#next-incoming-id)."""
     peer = Peer().opened()
     peer.sender(0, credit=100_000)
     one = frame(1, Transfer(0, 0, b"t", 0, settled=True), payload=b"x")
@@ -292,7 +295,7 @@ def test_session_window_is_renewed_after_half_of_it():
 
 
 def test_next_incoming_id_follows_the_peers_own_count():
-    """Python counts deliveries and not frames; what it says in a flow wins (spec/amqp.md §1.6)."""
+    """Python counts deliveries and not frames; what it says in a flow wins (docs/protocol/amqp.md#windows)."""
     peer = Peer().opened()
     peer.sender(0)
     peer.send(Transfer(0, 0, b"t", 0, more=True), payload=b"x")

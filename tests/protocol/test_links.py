@@ -1,4 +1,4 @@
-"""Attach and detach: answers, refusals, cancellation, errors at the right level. spec/amqp.md §3.3-3.9."""
+"""Attach and detach: answers, refusals, cancellation, errors at the right level. docs/protocol/amqp.md#links."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_accept_echoes_modes_and_both_ends():
 
 @pytest.mark.parametrize("mode", [None, 0, 1, 2])
 def test_settle_modes_are_mirrored_also_when_null(mode):
-    """Go refuses other modes than it asked for, and asks for null (trap 26)."""
+    """Go refuses other modes than it asked for, and asks for null (docs/protocol/amqp.md#settle-modes)."""
     peer = Peer().opened()
     peer.attach(0, True, snd_settle_mode=mode).accept()
     assert peer.frames()[0].fields[3] == mode
@@ -64,7 +64,7 @@ def test_sending_clients_get_no_initial_delivery_count():
 
 
 def test_ends_are_never_null_on_success():
-    """Python drops a link with a null end (trap 22)."""
+    """Python drops a link with a null end (docs/protocol/amqp.md#null-ends)."""
     peer = Peer().opened()
     peer.attach(0, True, target=None, source=None).accept()
     answer = peer.frames()[0]
@@ -129,7 +129,7 @@ def test_pending_attach_is_cancelled_by_detach():
 
 @pytest.mark.parametrize(("ending", "channel", "answer"), [(End(), 1, "end"), (Close(), 0, "close")])
 def test_pending_attach_is_cancelled_by_end_and_close(ending, channel, answer):
-    """A late attach reply makes .NET close its connection (trap 13)."""
+    """A late attach reply makes .NET close its connection (docs/protocol/amqp.md#late-frames)."""
     peer = Peer().opened()
     link = peer.attach(4, True)
     events = peer.send(ending, channel)
@@ -292,7 +292,7 @@ def test_detached_links_make_room():
 
 
 def test_what_is_sent_before_the_answer_is_held_for_the_caller():
-    """Python counts no credit and may send before its link is answered (spec/amqp.md §4.1)."""
+    """Python counts no credit and may send before its link is answered (docs/protocol/amqp.md#transfers)."""
     peer = Peer().opened()
     link = peer.attach(0, False)
     assert isinstance(link, IncomingLink)

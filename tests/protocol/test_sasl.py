@@ -1,4 +1,4 @@
-"""The login. AMQP 1.0 §5.3; spec/amqp.md §1.4."""
+"""The login. AMQP 1.0 §5.3; docs/protocol/amqp.md#sasl."""
 
 from __future__ import annotations
 

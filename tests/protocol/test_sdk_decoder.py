@@ -1,4 +1,4 @@
-"""The Python SDK's own decoder reads every frame that we write, field by field (spec/amqp.md §0.1-0.3)."""
+"""The Python SDK's own decoder reads every frame that we write, field by field (docs/protocol/amqp.md#full-lists)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from polybus.amqp.traffic import Disposition, Flow, Transfer  # noqa: E402
 from tests.protocol.peer import Frame, Peer  # noqa: E402
 
 FIELDS = {0x10: 10, 0x11: 8, 0x12: 14, 0x13: 11, 0x14: 11, 0x15: 6, 0x16: 3, 0x17: 1, 0x18: 1, 0x40: 1, 0x44: 2}
-"""Fields of each performative (spec/amqp.md §12.2)."""
+"""Fields of each performative (docs/protocol/amqp.md#full-lists)."""
 
 
 def login(peer: Peer) -> None:

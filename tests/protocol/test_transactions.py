@@ -1,4 +1,4 @@
-"""The wire types of transactions. AMQP 1.0 §4.5; spec/amqp.md §7.1."""
+"""The wire types of transactions. AMQP 1.0 §4.5; docs/protocol/transactions.md#coordinator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages in both directions, in one frame and in many. AMQP 1.0 §2.6.12-2.6.14; spec/amqp.md §4.1."""
+"""Messages in both directions, in one frame and in many. AMQP 1.0 §2.6.12-2.6.14; docs/protocol/amqp.md#transfers."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_frames_of_one_delivery_are_joined():
 
 
 def test_continuation_may_leave_everything_out():
-    """Trap 45."""
+    """docs/protocol/amqp.md#settled-on-any-frame."""
     peer = Peer().opened()
     peer.sender(0)
     peer.send(Transfer(0, 5, b"t", 0, more=True), payload=b"one ")

@@ -1,4 +1,4 @@
-"""Headers, frames, open, begin, end, close, heartbeats. AMQP 1.0 §2.2-2.5; spec/amqp.md §1."""
+"""Headers, frames, open, begin, end, close, heartbeats. AMQP 1.0 §2.2-2.5; docs/protocol/amqp.md#transport."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_open_is_answered_with_our_limits():
 
 
 def test_pipelined_start_is_answered_in_order():
-    """Python sends all of this before it reads anything (trap 11)."""
+    """Python sends all of this before it reads anything (docs/protocol/amqp.md#pipelined-start)."""
     peer = Peer()
     peer.feed(AMQP_HEADER + frame(0, Open("client")) + frame(1, Begin(0, 10, 10)))
     header, opened, begun = peer.read()
@@ -258,7 +258,7 @@ def test_wrong_field_types_are_invalid_fields():
 
 
 def test_integers_of_any_width_are_taken():
-    """spec/amqp.md §0.6: here a begin with ubyte, long and smallulong."""
+    """docs/protocol/amqp.md#integers: here a begin with ubyte, long and smallulong."""
     peer = Peer().opened()
     fields = b"\x40\x50\x01\x81" + struct.pack(">q", 10) + b"\x53\x0a"
     body = b"\x00\x53\x11\xc0" + bytes((len(fields) + 1, 4)) + fields

@@ -302,7 +302,7 @@ def test_what_does_not_fit_is_our_bug(value):
 
 
 def test_symbols_and_strings_are_the_same_key():
-    """spec/amqp.md §0.7."""
+    """docs/protocol/amqp.md#symbols."""
     value, _ = decode(encode({Symbol("k"): 1}), 0)
     assert isinstance(value, dict)
     assert value["k"] == 1

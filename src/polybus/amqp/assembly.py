@@ -1,7 +1,7 @@
 """One incoming delivery while its frames arrive.
 
 Frames and bytes are counted as they come. A delivery over its link's limit keeps no bytes from then on, so
-that its sender can be told politely at the end. AMQP 1.0 §2.6.14; spec/amqp.md §4.1.
+that its sender can be told politely at the end. AMQP 1.0 §2.6.14; docs/protocol/amqp.md#transfers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Assembly:
     def add(self, tail: TransferTail, payload: bytes) -> int:
         """Takes one more frame; gives by how many bytes the delivery has grown, or shrunk, in memory.
 
-        `settled` and `state` may be on any of the frames (trap 45).
+        `settled` and `state` may be on any of the frames (docs/protocol/amqp.md#settled-on-any-frame).
         """
         self.frames += 1
         if tail.settled:

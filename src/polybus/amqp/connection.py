@@ -2,7 +2,7 @@
 
 Frames come from the reader and go through `states.CONNECTION`. Whatever the peer breaks ends in one close
 frame and one `Closed` event: `feed` does not raise for the peer's faults. Times are arguments; there is no
-socket, no clock and no bus in here. AMQP 1.0 §2.4, §5.3; spec/amqp.md §1.
+socket, no clock and no bus in here. AMQP 1.0 §2.4, §5.3; docs/protocol/amqp.md#transport.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Writes Python values as AMQP 1.0, each in its smallest form.
 
 A value that does not fit its type is our own bug, never the peer's. Lists are never written as list0, since
-older SDKs index into the field list and cannot read that form (spec/amqp.md §0.1).
+older SDKs index into the field list and cannot read that form (docs/protocol/amqp.md#full-lists).
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ def encode_into(out: bytearray, value: object) -> None:
 
 
 def long8(number: int) -> Long8:
-    """A long that is written in eight bytes: SDKs read some numbers only in that form (spec/amqp.md §3.6)."""
+    """A long that is written in eight bytes: SDKs read some numbers only in that form.
+
+    docs/protocol/amqp.md#session-lock-end.
+    """
     return Long8(number)
 
 

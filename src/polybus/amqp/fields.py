@@ -1,6 +1,6 @@
 """Reads one field of a performative's list: a missing field is null, a wrong type is the peer's error.
 
-Integers may come in any width (spec/amqp.md §0.6): what counts is that the value fits the field.
+Integers may come in any width (docs/protocol/amqp.md#integers): what counts is that the value fits the field.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Frames on the wire: how a header is laid out, and the bytes of each frame that we send.
 
 The size comes first and is compared with a limit before anything else is believed. Output is strict: full
-lists, smallulong descriptors, fixed widths where that saves branches. AMQP 1.0 §2.3; spec/amqp.md §0.
+lists, smallulong descriptors, fixed widths where that saves branches. AMQP 1.0 §2.3; docs/protocol/amqp.md#encoding.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ _TRANSFER_END: Final = {
     (True, False): b"\x43\x41\x42\x40\x40\x40\x40\x40",
     (True, True): b"\x43\x41\x41\x40\x40\x40\x40\x40",
 }
-"""By settled and more: message-format 0, which rhea insists on (trap 34), settled, more, then five nulls."""
+"""By settled and more: message-format 0, which rhea insists on, settled, more, then five nulls.
+
+docs/protocol/amqp.md#message-format.
+"""
 
 LAST_UNSETTLED: Final = _TRANSFER_END[(False, False)]
 LAST_SETTLED: Final = _TRANSFER_END[(True, False)]

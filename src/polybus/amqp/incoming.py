@@ -1,9 +1,9 @@
 """A link over which the peer sends: its transfers become deliveries, and we grant it credit.
 
-Credit is granted up to what the owner said, less the deliveries that wait for an answer, and renewed when
-half of it is free again. It is not enforced one by one, since the Python SDK does not count it (trap 44);
-what bounds a peer that ignores it is the session's limit on unanswered deliveries.
-AMQP 1.0 §2.6.7, §2.6.12, §2.6.14.
+Credit is granted up to what the owner said, less the deliveries that wait for an answer, and renewed when half of it
+is free again. It is not enforced one by one, since the Python SDK does not count it
+(docs/protocol/amqp.md#uncounted-credit); what bounds a peer that ignores it is the session's limit on unanswered
+deliveries. AMQP 1.0 §2.6.7, §2.6.12, §2.6.14.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """A link's life: attach, wait for the caller's answer, be attached, detach.
 
-What flows over it is in `incoming` (the peer sends) and `outgoing` (we send). A link never writes a frame
-once the peer has detached it or ended its session: some clients drop the connection then (trap 13).
-The moves are those of `states.LINK`. AMQP 1.0 §2.6; spec/amqp.md §3.3, §3.4, §3.9.
+What flows over it is in `incoming` (the peer sends) and `outgoing` (we send). A link never writes a frame once the
+peer has detached it or ended its session: some clients drop the connection then (docs/protocol/amqp.md#late-frames).
+The moves are those of `states.LINK`. AMQP 1.0 §2.6; docs/protocol/amqp.md#attach,
+docs/protocol/amqp.md#refused-attach, docs/protocol/amqp.md#detach.
 """
 
 from __future__ import annotations
@@ -70,7 +71,10 @@ class Link:
         return self._accepted()
 
     def refuse(self, error: AmqpError) -> None:
-        """Answers the attach with none of the two ends, and detaches in the same breath (trap 30)."""
+        """Answers the attach with none of the two ends, and detaches in the same breath.
+
+        docs/protocol/amqp.md#refusal-in-one-breath.
+        """
         if self.state == DETACHED or self.state == DETACHING:
             return
         self.state = step(LINK, self.state, "we refuse")[1]

@@ -1,6 +1,6 @@
 """What can become of a delivery: outcomes, transactional states, and the error they may carry.
 
-Every one is written as a full list, nulls explicit, behind a smallulong descriptor (spec/amqp.md §0.1-0.3).
+Every one is written as a full list, nulls explicit, behind a smallulong descriptor (docs/protocol/amqp.md#full-lists).
 AMQP 1.0 §2.8.14, §3.4, §4.5.
 """
 
@@ -193,7 +193,7 @@ ACCEPTED_BYTES: Final = b"\x00\x53\x24\xc0\x01\x00"
 RELEASED_BYTES: Final = b"\x00\x53\x26\xc0\x01\x00"
 MODIFIED_BYTES: Final = b"\x00\x53\x27\xc0\x04\x03\x42\x42\x40"
 REJECTED_BYTES: Final = b"\x00\x53\x25\xc0\x02\x01\x40"
-"""Rejected without an error: the confirmation of a dead-lettering (spec/amqp.md §5.3)."""
+"""Rejected without an error: the confirmation of a dead-lettering (docs/protocol/amqp.md#confirmations)."""
 
 
 def state_from(value: object) -> DeliveryState | None:

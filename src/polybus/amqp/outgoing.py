@@ -1,8 +1,8 @@
 """A link over which we send: the peer's credit, our deliveries, drain.
 
-Credit is counted exactly, per delivery (trap 39). A delivery larger than the peer's frames is split; frames
-for which the peer's session window has no room wait in the session. AMQP 1.0 §2.6.7, §2.6.14;
-spec/amqp.md §3.8, §4.1.
+Credit is counted exactly, per delivery (docs/protocol/amqp.md#exact-credit). A delivery larger than the peer's frames
+is split; frames for which the peer's session window has no room wait in the session. AMQP 1.0 §2.6.7, §2.6.14;
+docs/protocol/amqp.md#drain, docs/protocol/amqp.md#transfers.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class OutgoingLink(Link):
         self.session.write_flow(self.handle, self.delivery_count, self.credit, self.drain)
 
     def on_flow(self, fields: list[object]) -> Event | None:
-        """credit = their delivery-count + their link-credit - our delivery-count. spec/amqp.md §1.7."""
+        """credit = their delivery-count + their link-credit - our delivery-count. docs/protocol/amqp.md#flow."""
         if step(LINK, self.state, "flow")[0] == "nothing":
             return None
         credit = uint_at(fields, 6)

@@ -1,7 +1,7 @@
 """The frames' bodies that make and unmake connections, sessions and links, as typed classes.
 
 Each class has `from_fields`, liberal in what it takes, and `fields`, which always gives every field of the
-specification with nulls explicit, because older SDKs index into the list (spec/amqp.md §0.1, §12.2).
+specification with nulls explicit, because older SDKs index into the list (docs/protocol/amqp.md#full-lists).
 AMQP 1.0 §2.7, §5.3.3.
 """
 

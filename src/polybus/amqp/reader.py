@@ -2,7 +2,7 @@
 
 Flows, transfers and dispositions take a short way to their session; every other frame is handed on with its name.
 A frame's size is compared with a limit as soon as its four bytes are there, and nothing is kept beyond it.
-AMQP 1.0 §2.2, §2.3; spec/amqp.md §1.4.
+AMQP 1.0 §2.2, §2.3; docs/protocol/amqp.md#sasl.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """SASL: the frames of the login and the reading of its responses. Who may come in is the caller's decision.
 
-AMQP 1.0 §5.3; spec/amqp.md §1.4.
+AMQP 1.0 §5.3; docs/protocol/amqp.md#sasl.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A session: the links on it, and what the peer's frames do to them.
 
-Frames come from the connection: those of each message by the short way, the others as performatives.
-Work on a disposition is in proportion to the deliveries that are known, never to the range that it names.
-The moves are those of `states.SESSION`. AMQP 1.0 §2.5, §2.6; spec/amqp.md §1.6, §5.
+Frames come from the connection: those of each message by the short way, the others as performatives. Work on a
+disposition is in proportion to the deliveries that are known, never to the range that it names. The moves are those
+of `states.SESSION`. AMQP 1.0 §2.5, §2.6; docs/protocol/amqp.md#windows, docs/protocol/amqp.md#dispositions.
 """
 
 from __future__ import annotations
@@ -226,7 +226,9 @@ class Session(SessionWriter):
         return decided
 
     def _answer_unknown(self, first: int, last: int, known: list[OutgoingDelivery]) -> None:
-        """The peer waits for a word on every delivery it names, also on those that are settled already (§5.3).
+        """The peer waits for a word on every delivery it names, also on those that are settled already.
+
+        docs/protocol/amqp.md#confirmations.
 
         The gaps between the known ones are answered as ranges, and only as far as ids were ever given.
         """

@@ -1,6 +1,6 @@
 """The two ends of a link. Fields that nobody interprets are kept as decoded, so that the echo is exact.
 
-AMQP 1.0 §3.5.3, §3.5.4, §4.5.1; spec/amqp.md §3.3.
+AMQP 1.0 §3.5.3, §3.5.4, §4.5.1; docs/protocol/amqp.md#attach.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from mypy_extensions import mypyc_attr
 
 @mypyc_attr(native_class=False)
 class Symbol(str):
-    """A symbolic value; equal to the string of the same text (spec/amqp.md §0.7). AMQP 1.0 §1.6.21."""
+    """A symbolic value; equal to the string of the same text (docs/protocol/amqp.md#symbols). AMQP 1.0 §1.6.21."""
 
     __slots__ = ()
 
@@ -144,7 +144,7 @@ class AmqpArray:
 
 
 def symbol_array(names: list[str]) -> AmqpArray:
-    """The array of sym32 that peers expect wherever a `multiple` symbol field is sent (spec/amqp.md §1.4)."""
+    """The array of sym32 that peers expect wherever a `multiple` symbol field is sent (docs/protocol/amqp.md#sasl)."""
     items: list[object] = [Symbol(name) for name in names]
     return AmqpArray(0xB3, items)
 

@@ -2,7 +2,7 @@
 
 Transfers leave at once or wait for the peer's window, in order. Settlements and flows that are owed are
 written when the connection's output is taken, each at most once, so that a peer which asks for an echo in
-every frame gets one answer. AMQP 1.0 §2.5.6; spec/amqp.md §1.6, §1.7.
+every frame gets one answer. AMQP 1.0 §2.5.6; docs/protocol/amqp.md#windows, docs/protocol/amqp.md#flow.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ if TYPE_CHECKING:
     from polybus.amqp.connection import Connection
 
 FIRST_OUTGOING_ID: Final = 1 << 20
-"""Far from the ids that clients give, since Python's senders match dispositions by id alone (trap 52)."""
+"""Far from the ids that clients give, since Python's senders match dispositions by id alone.
+
+docs/protocol/amqp.md#distant-ids.
+"""
 
 
 class SessionWriter:
@@ -68,7 +71,10 @@ class SessionWriter:
         self.out.append(data)
 
     def number(self, delivery: OutgoingDelivery, settled: bool) -> int:
-        """Gives the delivery the next id of the session: a gap or a repetition stops rhea (trap 35)."""
+        """Gives the delivery the next id of the session: a gap or a repetition stops rhea.
+
+        docs/protocol/amqp.md#delivery-ids.
+        """
         delivery_id = self.next_delivery_id
         self.next_delivery_id = (delivery_id + 1) & UINT_MAX
         delivery.delivery_id = delivery_id

@@ -1,7 +1,6 @@
 """Durations and times as clients read and write them: `xs:duration`, `xs:dateTime`, .NET ticks.
 
-Everything inside the bus is whole milliseconds; here is where text and ticks begin (spec/http.md §1.1,
-§1.10).
+Everything inside the bus is whole milliseconds; here is where text and ticks begin (docs/protocol/atom.md#durations).
 """
 
 from __future__ import annotations

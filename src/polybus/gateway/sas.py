@@ -1,4 +1,4 @@
-"""Shared access signatures: reading a token, checking it, making one (spec/amqp.md §2.3, spec/http.md §1.12).
+"""Shared access signatures: reading a token, checking it, making one (docs/protocol/sas.md#tokens).
 
 A token says: whoever holds the key called `skn` allows what lies under `sr` until `se`. The signature covers the
 text of `sr` and `se` as they stand in the token, so neither is ever decoded and encoded again for the check.
@@ -161,7 +161,7 @@ def signed_here(token: SasToken, audience: str, rules: RuleLookup, *, hosts: Col
 
 
 def require(rights: Rights, needed: Rights, resource: str) -> None:
-    """Raise Unauthorized if a right is missing, in the words that the SDKs show (spec/amqp.md §2.6)."""
+    """Raise Unauthorized if a right is missing, in the words that the SDKs show (docs/protocol/sas.md#missing-right)."""
     if rights & needed == needed:
         return
     claims = "Manage" if needed == Rights.MANAGE else ",".join(str(part.name).title() for part in needed)

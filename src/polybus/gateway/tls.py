@@ -1,7 +1,7 @@
 """TLS for development: a certificate authority of the bus's own and a server certificate, made on first start.
 
 The Python, JavaScript, Java and Go administration clients speak https whatever they are told, so a bus on a
-laptop needs a certificate that they can trust (spec/http.md §2). The authority is made once and kept, so that
+laptop needs a certificate that they can trust (docs/protocol/atom.md#tls). The authority is made once and kept, so that
 trusting it once is enough; the server's certificate is made again when it runs out or when the names change. In
 production a certificate is given, and nothing here writes a file.
 """

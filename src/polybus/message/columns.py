@@ -1,6 +1,6 @@
 """A message as a row of columns, for pipelines: what the bus renders, and what a client makes of stored records.
 
-Properties are text, whatever their type was: a column has one type, and Spark reads it (pipeline.md §8).
+Properties are text, whatever their type was: a column has one type, and Spark reads it (docs/protocol/spark.md#columns).
 """
 
 from __future__ import annotations

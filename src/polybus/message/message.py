@@ -33,7 +33,10 @@ VIA_PARTITION_KEY: Final = "x-opt-via-partition-key"
 SCHEDULED_TIME: Final = "x-opt-scheduled-enqueue-time"
 
 TTL_UNLIMITED: Final = 0xFFFFFFFF
-"""The largest header.ttl; SDKs that want more than 49.7 days say the rest with two timestamps (§4.4)."""
+"""The largest header.ttl; SDKs that want more than 49.7 days say the rest with two timestamps.
+
+docs/protocol/amqp.md#sections.
+"""
 TIME_MAX_MS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999: what the SDKs can express, and later than anything need be."""
 

@@ -54,7 +54,7 @@ class Overlay:
         return other
 
     def change(self, properties: dict[str, object]) -> None:
-        """Sets properties that a client asked to modify; None takes one away (spec/amqp.md §5.2)."""
+        """Sets properties that a client asked to modify; None takes one away (docs/protocol/amqp.md#outcomes)."""
         for name, value in properties.items():
             self.application[str(name)] = REMOVED if value is None else value
 

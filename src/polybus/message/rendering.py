@@ -1,7 +1,7 @@
 """A stored message as bytes for a receiver: fresh header and annotations, then the sender's own bytes.
 
-The types of the broker's annotations are exact, for the SDKs cast without asking (spec/amqp.md §4.6). What a sender
-wrote is copied as bytes wherever it stays as it is, never decoded and encoded again.
+The types of the broker's annotations are exact, for the SDKs cast without asking (docs/protocol/amqp.md#annotations).
+What a sender wrote is copied as bytes wherever it stays as it is, never decoded and encoded again.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Marks:
         self.locked_until_ms = locked_until_ms
         self.overlay = overlay
         self.lock_token = lock_token
-        """Given only where the token has no delivery tag to travel in (spec/amqp.md §4.2)."""
+        """Given only where the token has no delivery tag to travel in (docs/protocol/amqp.md#lock-tokens)."""
 
 
 def render(message: Message, marks: Marks) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""SQL actions: what a matching rule does to its own copy of the message (spec/amqp.md §8.13, "SQL action").
+"""SQL actions: what a matching rule does to its own copy of the message (docs/protocol/rules.md#actions).
 
 Statements run in order, each on what its forerunners left. The message itself is never touched: the result
 is a list of changes, for the broker to lay over its copy.
@@ -57,7 +57,7 @@ class Change:
 
 
 class SqlAction:
-    """An action in the SQL subset of spec/amqp.md §8.13; RuleSyntaxError says what is wrong with its text."""
+    """An action in the language of docs/protocol/rules.md#actions; RuleSyntaxError says what is wrong with its text."""
 
     def __init__(self, expression: str, parameters: Mapping[str, object] | None = None) -> None:
         self.expression = expression

@@ -1,4 +1,4 @@
-"""`+ - * / %` on rule values, as C# computes them (spec/amqp.md §8.13).
+"""`+ - * / %` on rule values, as C# computes them (docs/protocol/rules.md#values).
 
 Integers are Int64: a result outside of it, and a division by zero, fail the evaluation. Doubles follow
 IEEE 754 and never fail. Strings are joined by `+`. Dates and durations add and subtract. An unknown operand,

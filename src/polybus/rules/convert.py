@@ -1,4 +1,4 @@
-"""Values made into another type, for SET on a property that already has one (spec/amqp.md §8.13).
+"""Values made into another type, for SET on a property that already has one (docs/protocol/rules.md#actions).
 
 What .NET's Convert does without a culture; None means that there is no way.
 """

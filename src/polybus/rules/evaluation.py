@@ -1,6 +1,6 @@
 """One message under evaluation: its properties, found once by name however many rules ask.
 
-Lives for one message. User names in SQL match in any case, an exact match first (spec/amqp.md §8.13);
+Lives for one message. User names in SQL match in any case, an exact match first (docs/protocol/rules.md#sql);
 correlation filters use `user` and with it exact names. The source of new ids is given, so that whoever
 evaluates stays deterministic.
 """

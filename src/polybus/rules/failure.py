@@ -1,7 +1,7 @@
 """What goes wrong while a rule is evaluated against one message.
 
 The service shows these as the name and text of a .NET exception, in the dead-letter reason and description
-(spec/amqp.md §8.6), so each carries such a pair. A wrong text is another matter: that is
+(docs/protocol/semantics.md#dead-letter-reasons), so each carries such a pair. A wrong text is another matter: that is
 `errors.RuleSyntaxError`, raised when the rule is made.
 """
 

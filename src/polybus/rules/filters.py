@@ -70,7 +70,7 @@ class FalseFilter(Filter):
 
 
 class SqlFilter(Filter):
-    """A filter in the SQL subset of spec/amqp.md §8.13; RuleSyntaxError says what is wrong with its text.
+    """A filter in the SQL subset of docs/protocol/rules.md#sql; RuleSyntaxError says what is wrong with its text.
 
     Strings compare by their characters; with `ignore_case`, in `=`, `<`, IN and LIKE alike, in lower case.
     """

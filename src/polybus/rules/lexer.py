@@ -1,4 +1,4 @@
-"""The text of a filter or an action, cut into tokens (spec/amqp.md §8.13).
+"""The text of a filter or an action, cut into tokens (docs/protocol/rules.md#sql).
 
 Written by hand: no regular expression may meet hostile text. Errors are given as 1-based columns.
 """

@@ -1,4 +1,4 @@
-"""Text to tree for the predicates and expressions of filters and actions (spec/amqp.md §8.13).
+"""Text to tree for the predicates and expressions of filters and actions (docs/protocol/rules.md#sql).
 
 A Pratt parser: each infix operator has a binding power, and an operand is read as far as stronger ones reach.
 Whatever can be known wrong without a message is refused here, with its column: unknown `sys.` names and

@@ -1,4 +1,4 @@
-"""All rules of all subscriptions of one topic, and which copies of a message they make (spec/amqp.md §8.13).
+"""All rules of all subscriptions of one topic, and which copies of a message they make (docs/protocol/semantics.md#topics).
 
 Changing a rule touches only its own place; the copies that every message makes, whatever it is, are worked
 out again at the next match. Nothing here knows of the broker, its storage or its dead-letter queues: the
@@ -81,7 +81,7 @@ class TopicRules:
         return entry
 
     def check_room(self, sql: int, correlation: int) -> None:
-        """QuotaExceeded if the topic cannot take so many more filters of each kind (spec/amqp.md §8.12)."""
+        """QuotaExceeded if the topic cannot take so many more filters of each kind (docs/protocol/semantics.md#quotas)."""
         if sql > 0 and self._sql_filters + sql > SQL_RULES_PER_TOPIC:
             raise QuotaExceeded(f"A topic cannot have more than {SQL_RULES_PER_TOPIC} SQL filters.")
         if correlation > 0 and self._correlation_filters + correlation > CORRELATION_RULES_PER_TOPIC:

@@ -1,4 +1,4 @@
-"""Text to tree for SQL actions: a list of SET and REMOVE (spec/amqp.md §8.13, "SQL action")."""
+"""Text to tree for SQL actions: a list of SET and REMOVE (docs/protocol/rules.md#actions)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _StatementParser(Parser):
         return parsed
 
     def _separator(self, parsed: Statement) -> None:
-        """`;` may end a statement and `,` stand between two; neither is needed (spec/amqp.md §8.13)."""
+        """`;` may end a statement and `,` stand between two; neither is needed (docs/protocol/rules.md#actions)."""
         ended = self.skip(";")
         if self.skip(","):
             if self.token.kind == END:

@@ -1,4 +1,4 @@
-"""The values that rules compute with, and how two of them compare (spec/amqp.md §8.13, "Value typing").
+"""The values that rules compute with, and how two of them compare (docs/protocol/rules.md#values).
 
 `None` is both null and *unknown*: every operator but IS NULL and EXISTS treats the two alike. Comparisons
 promote as C# does (an integer meets a double as a double); what C# would not compile is unknown here.
@@ -82,7 +82,7 @@ def _compare_decimals(sign: str, left: Decimal, right: Decimal) -> bool:
 
 
 def in_utc(moment: datetime) -> datetime:
-    """A moment without a zone is UTC: the Python admin client sends such parameters (spec/http.md §1.8)."""
+    """A moment without a zone is UTC: the Python admin client sends such parameters (docs/protocol/rules.md#values)."""
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 

@@ -1,4 +1,4 @@
-"""What a rule sees of a message, and the names of its system properties (spec/amqp.md §8.13)."""
+"""What a rule sees of a message, and the names of its system properties (docs/protocol/rules.md#system-properties)."""
 
 from __future__ import annotations
 

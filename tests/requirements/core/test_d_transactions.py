@@ -134,7 +134,7 @@ def test_d5_a_rollback_leaves_nothing_and_gives_the_message_back(core: CoreBus) 
 
 @pytest.mark.parametrize("destination", ["q", "other"])
 def test_d5_nothing_is_sent_in_a_transaction_to_a_store_that_is_almost_full(core: CoreBus, destination: str) -> None:
-    """What it would have settled stays; settling alone goes on (reliability.md D8)."""
+    """What it would have settled stays; settling alone goes on."""
     entity = core.queue("q")
     core.queue("other")
     core.sent("q", "in")

@@ -25,7 +25,7 @@ from tests.support.reference.parts import Delivery, Message, SessionLock, Ticket
 
 
 class OpenTransaction:
-    """Memory only; everything in it happens in one partition (spec/amqp.md §7.3)."""
+    """Memory only; everything in it happens in one partition (docs/protocol/transactions.md#rules)."""
 
     def __init__(self) -> None:
         self.partition: ReferencePartition | None = None

@@ -1,4 +1,4 @@
-"""Who asks for what, and whether the bus may say yes (reliability.md F6). One row is asked on every protocol alike.
+"""Who asks for what, and whether the bus may say yes. One row is asked on every protocol alike.
 
 Keys of the namespace come from the command line, those of entities from their descriptions. `orders` has keys of its
 own, `orders2` and `order` share most of its name, `127.0.0.1` is called as the bus's own host.

@@ -1,4 +1,4 @@
-"""Hostile XML and hostile HTTP (reliability.md F7, F8): refused, and others are served as before."""
+"""Hostile XML and hostile HTTP: refused, and others are served as before."""
 
 from __future__ import annotations
 

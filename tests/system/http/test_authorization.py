@@ -1,4 +1,4 @@
-"""Who may do what over HTTP: the twins of the SAS cases (reliability.md F6), and which right each call needs."""
+"""Who may do what over HTTP: the twins of the SAS cases, and which right each call needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is refused, row by row: status, sub code, text and media type (spec/http.md §1.16); nothing was done."""
+"""What is refused, row by row: status, sub code, text and media type (docs/protocol/errors.md#http); nothing was done."""
 
 from __future__ import annotations
 

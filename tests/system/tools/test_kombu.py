@@ -1,4 +1,6 @@
-"""kombu's `azureservicebus://` transport, unmodified, through this bus (spec/http.md §6.3, docs/how-to/kombu.md).
+"""kombu's `azureservicebus://` transport, unmodified, through this bus.
+
+docs/protocol/emulator.md#kombu, docs/how-to/kombu.md.
 
 kombu names no ports and always speaks TLS. In this process alone, the name that it is given leads to the bus, whatever
 the port, and the bus's authority is trusted: the work of a hosts entry, of the ports 443 and 5671, and of a bundle of

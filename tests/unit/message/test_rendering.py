@@ -36,7 +36,7 @@ def test_annotations_have_the_types_that_the_sdks_cast_to() -> None:
         "x-opt-locked-until": (Timestamp, 1_700_000_060_000),
     }
     assert all(type(name) is Symbol for name in annotations)
-    # Longs leave in eight bytes whatever their size: JavaScript reads only that form (spec/amqp.md §10.7).
+    # Longs leave in eight bytes whatever their size: JavaScript reads only that form (docs/protocol/amqp.md#annotations).
     assert b"x-opt-enqueue-sequence-number\x81" + (7).to_bytes(8, "big") in raw
 
 

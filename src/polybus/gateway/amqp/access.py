@@ -2,7 +2,7 @@
 
 A token is kept under the audience that it was shown for; a later one for the same audience takes its place. Rights
 on a path are those of every live token whose audience lies on the way to it. Times are monotonic milliseconds, as
-the connection's own. spec/amqp.md §2.3, §2.5.
+the connection's own. docs/protocol/sas.md#tokens, docs/protocol/sas.md#token-lifetime.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Access:
         return total
 
     def require(self, scope: Scope, needed: Rights, resource: str) -> None:
-        """Raises Unauthorized in the words of spec/amqp.md §2.6 where a right is missing."""
+        """Raises Unauthorized in the words of docs/protocol/sas.md#missing-right where a right is missing."""
         require(self.rights(scope), needed, resource)
 
     def expire(self, now_ms: int) -> bool:

@@ -1,7 +1,8 @@
 """Where a link goes: its address looked up, its filter read, its refusal in the words that the SDKs know.
 
 An address that cannot be one names no entity, and is refused as such. Rights are asked before names, so that nobody
-learns which entities exist. spec/amqp.md §3.1, §3.4, §3.5.
+learns which entities exist. docs/protocol/amqp.md#addresses, docs/protocol/amqp.md#refused-attach,
+docs/protocol/amqp.md#session-filter.
 """
 
 from __future__ import annotations
@@ -92,7 +93,10 @@ class SessionFilter:
         self.descriptor = descriptor
 
     def echo(self, source: Source, session_id: str) -> Source:
-        """The source with the session that was found, in the form that the client used (trap 24)."""
+        """The source with the session that was found, in the form that the client used.
+
+        docs/protocol/amqp.md#filter-form.
+        """
         value: object = session_id
         if self.descriptor is not None:
             value = Described(self.descriptor, session_id)

@@ -1,7 +1,7 @@
 """A client asks for a link: rights, entity and kind are checked, and an end is put behind it.
 
 Every refusal leaves as attach and detach in one breath, with the condition and the text that the SDKs know.
-spec/amqp.md §2.6, §3.3, §3.4.
+docs/protocol/sas.md#missing-right, docs/protocol/amqp.md#attach, docs/protocol/amqp.md#refused-attach.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _attach_sender(endpoint: AmqpEndpoint, link: IncomingLink, attach: Attach) -
 
 
 def _destination(endpoint: AmqpEndpoint, attach: Attach) -> Place | None:
-    """Where a send-via link finally sends to (spec/amqp.md §7.4)."""
+    """Where a send-via link finally sends to (docs/protocol/transactions.md#send-via)."""
     text = (attach.properties or {}).get(TRANSFER_DESTINATION)
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""The cloud's batch format: one transfer whose data sections each hold a whole message (spec/amqp.md §4.3)."""
+"""The cloud's batch format: one transfer whose data sections each hold a whole message (docs/protocol/amqp.md#batches)."""
 
 from __future__ import annotations
 

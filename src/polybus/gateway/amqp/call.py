@@ -1,7 +1,7 @@
 """A management request as its operation sees it: where, for whom, and its fields, read liberally.
 
-Integers may come in any width and arrays as lists (spec/amqp.md §0.6); a field that is missing or of a wrong kind is
-the client's error.
+Integers may come in any width and arrays as lists (docs/protocol/amqp.md#integers); a field that is missing or of a
+wrong kind is the client's error.
 """
 
 from __future__ import annotations
@@ -140,7 +140,10 @@ class Call:
         return self._body.get("session-id") is not None or self._linked_session() is not None
 
     def _session_id(self) -> str:
-        """The session that the request names, or that of its receiver's link: the Go SDK names only that (§6.1)."""
+        """The session that the request names, or that of its receiver's link: the Go SDK names only that.
+
+        docs/protocol/management.md#associated-link.
+        """
         linked = self._linked_session() if self._body.get("session-id") is None else None
         return checked_session_id(self.text("session-id")) if linked is None else linked
 

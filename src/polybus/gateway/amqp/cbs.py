@@ -1,7 +1,8 @@
 """`$cbs`: a client shows a token for an audience, and what it allows holds for the connection.
 
-The token's kind is told by its text, for the Python SDK calls a shared access signature a JWT (trap 14). Failures
-are replies with a status, never rejected transfers: a rejected one leaves Python without a reason. spec/amqp.md §2.
+The token's kind is told by its text, for the Python SDK calls a shared access signature a JWT
+(docs/protocol/sas.md#token-kind). Failures are replies with a status, never rejected transfers: a rejected one leaves
+Python without a reason. docs/protocol/sas.md#cbs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""The link over which a client begins and ends transactions: declare and discharge. spec/amqp.md §7.2."""
+"""The link over which a client begins and ends transactions: declare and discharge.
+
+docs/protocol/transactions.md#coordinator.
+"""
 
 from __future__ import annotations
 

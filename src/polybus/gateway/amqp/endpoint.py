@@ -3,7 +3,7 @@
 Bytes come in through `feed`, time through `tick`; what is to be written is gathered over one turn of the loop and
 leaves at once. The endpoint keeps what a connection as a whole has: its namespace, its rights, its transactions,
 how much of its work is under way and how much its transport can take. What a link means lives in the link's end.
-spec/amqp.md §1, §2.
+docs/protocol/amqp.md#transport, docs/protocol/sas.md#cbs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The bus's errors in AMQP's words: condition, description and a tracking id that the log has too.
 
 What the bus refuses on purpose keeps its condition and text. Anything else is our own bug: the peer hears that
-something failed inside and nothing more. spec/amqp.md §9.
+something failed inside and nothing more. docs/protocol/errors.md#conditions.
 """
 
 from __future__ import annotations
@@ -42,5 +42,8 @@ def amqp_error(error: Exception, tracking_id: str) -> AmqpError:
 
 
 def rejected(error: Exception, tracking_id: str) -> Rejected:
-    """The outcome that refuses a delivery; its error always has its three fields (spec/amqp.md §5.1)."""
+    """The outcome that refuses a delivery; its error always has its three fields.
+
+    docs/protocol/amqp.md#answers-to-sends.
+    """
     return Rejected(amqp_error(error, tracking_id))

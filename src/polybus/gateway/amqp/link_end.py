@@ -114,7 +114,7 @@ class LinkEnd:
         """Raises where a link of this kind may not exist on its entity as it is now."""
 
     def tokens_expired(self) -> None:
-        """Tokens have run out: without one that covers this link it ends (spec/amqp.md §2.5)."""
+        """Tokens have run out: without one that covers this link it ends (docs/protocol/sas.md#token-lifetime)."""
         place = self.place
         if place is not None and not self.endpoint.access.rights(place.scope) & self.needs:
             self.close(Unauthorized(f"The token has expired. Resource: '{place.uri}'."))

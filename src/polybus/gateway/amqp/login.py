@@ -1,7 +1,7 @@
 """Who may come in: by password with the rights of its rule, or without one, to show tokens later.
 
 A password is checked like a token's key, and a wrong name costs what a wrong password costs. Certificates are offered
-as the cloud service offers them, and refused, since there is nothing to check them against. spec/amqp.md §1.4.
+as the cloud service offers them, and refused, since there is nothing to check them against. docs/protocol/amqp.md#sasl.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """`<entity>/$management`: one request, one reply, with exactly the types that the SDKs unpack.
 
 Each operation is a coroutine in one of the files beside this one; here is the envelope: which right it needs, how
-long it may take, and how its result or its error goes back. spec/amqp.md §6.1, §6.2, §6.12.
+long it may take, and how its result or its error goes back. docs/protocol/management.md#envelope,
+docs/protocol/management.md#operations, docs/protocol/management.md#timeouts.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ def _status_of(error: Exception) -> int:
 
 
 def _timeout_ms(request: Request) -> int:
-    """The client's patience; 0 is legal and means that it did not say (trap 68)."""
+    """The client's patience; 0 is legal and means that it did not say (docs/protocol/management.md#server-timeout)."""
     for name in _TIMEOUTS:
         given = request.application.get(name)
         if isinstance(given, int) and given > 0:

@@ -1,6 +1,6 @@
 """Management of messages: peek, deferred messages, locks, settling by token, schedules, deleting in bulk.
 
-spec/amqp.md §6.3-§6.8, §6.11.
+docs/protocol/management.md#messages, docs/protocol/management.md#batch-delete.
 """
 
 from __future__ import annotations
@@ -89,7 +89,10 @@ async def receive_deferred(call: Call) -> Answer:
 
 
 def _deferred(delivery: Delivery, lock: bool) -> dict[str, object]:
-    """The token stands beside the message and inside it: SDKs differ in where they look (trap 62)."""
+    """The token stands beside the message and inside it: SDKs differ in where they look.
+
+    docs/protocol/management.md#token-in-both-places.
+    """
     entry = delivery.entry
     if not lock:
         return {"message": b"".join(render(entry.loaded(), entry.marks()))}
@@ -108,7 +111,7 @@ async def renew_locks(call: Call) -> Answer:
 
 
 async def update_disposition(call: Call) -> Answer:
-    """Settles by token, whichever link the messages went out on (spec/amqp.md §5.4)."""
+    """Settles by token, whichever link the messages went out on (docs/protocol/amqp.md#settle-by-token)."""
     if call.entity.requires_session(call.place.address) and call.get("session-id") is not None:
         call.held_session()
     status = call.text("disposition-status")

@@ -1,4 +1,4 @@
-"""Management of sessions: their locks, their state, and the list of them. spec/amqp.md §6.9."""
+"""Management of sessions: their locks, their state, and the list of them. docs/protocol/management.md#sessions."""
 
 from __future__ import annotations
 

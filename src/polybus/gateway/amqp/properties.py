@@ -1,4 +1,4 @@
-"""How large the properties of one message may be: headers must not starve bodies (spec/amqp.md §4.7)."""
+"""How large the properties of one message may be: headers must not starve bodies (docs/protocol/amqp.md#sizes)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,8 @@
 The receiver's `credit` is what the source may still hand over: the link's own credit, less what is on its way out of
 the store, and nothing while the connection cannot take more bytes. A message in receive-and-delete mode is gone from
 the store when it arrives here, so one that finds no credit waits for it. What never left is given back as if it had
-never been taken; what left stays locked (C2). spec/amqp.md §3.8, §4.1, §4.2.
+never been taken; what left stays locked (C2). docs/protocol/amqp.md#drain, docs/protocol/amqp.md#transfers,
+docs/protocol/amqp.md#lock-tokens.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Requests and replies over a pair of links, as tokens and management use them.
 
 A request is answered on a reply link of the same session that its `reply-to` names, by target address or by link
-name; several clients use one name for all their links, so the session decides first (spec/amqp.md §2.1). Requests
-are accepted at once and replies leave settled, for no client settles them (§3.10). What a request means is the
-business of whoever it is handed to.
+name; several clients use one name for all their links, so the session decides first (docs/protocol/amqp.md#replies).
+Requests are accepted at once and replies leave settled, for no client settles them
+(docs/protocol/amqp.md#management-links). What a request means is the business of whoever it is handed to.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 ANY_RIGHT = Rights.SEND | Rights.LISTEN
 UNLIMITED_SIZE = (1 << 64) - 1
-"""What the cloud service announces on its token and management links (spec/amqp.md §3.3)."""
+"""What the cloud service announces on its token and management links (docs/protocol/amqp.md#attach)."""
 
 _MESSAGE_ID = 0
 _REPLY_TO = 4
@@ -63,7 +63,7 @@ class Request:
         return name if isinstance(name, str) else ""
 
     def reply(self, application: dict[str, object], body: object) -> None:
-        """Sends the answer; the request's id goes back as it came, type included (spec/amqp.md §0.4)."""
+        """Sends the answer; the request's id goes back as it came, type included (docs/protocol/amqp.md#message-ids)."""
         link = self.link.reply_link(self.reply_to)
         if link is None:
             log.info("a reply has no link to go to", extra={"connection": self.link.endpoint.id})
@@ -128,7 +128,7 @@ class RequestLink(LinkEnd):
         self.serve(request)
 
     def _taken(self, request: Request) -> bytes | TransactionalState:
-        """Inside a transaction the request is taken inside it too (spec/amqp.md §7.2)."""
+        """Inside a transaction the request is taken inside it too (docs/protocol/transactions.md#coordinator)."""
         if request.state is None:
             return ACCEPTED_BYTES
         return TransactionalState(request.state.txn_id, ACCEPTED)

@@ -1,7 +1,7 @@
 """Rules of a subscription over AMQP: from the maps that clients send, and back as described types.
 
 The numbers of the described types are the cloud's own and look alike: those of filters have one hexadecimal zero
-less than those of rules and actions (trap 63). spec/amqp.md §6.10.
+less than those of rules and actions (docs/protocol/management.md#rule-codes). docs/protocol/management.md#rules.
 """
 
 from __future__ import annotations

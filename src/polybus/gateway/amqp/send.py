@@ -2,7 +2,7 @@
 
 Each transfer becomes one send of the namespace, all or nothing, and is accepted when that is committed. Refusals
 are rejected with a full error, never released or modified, on which the Python SDK would wait for ever
-(spec/amqp.md §5.1). Whatever goes wrong with one message ends with that message.
+(docs/protocol/amqp.md#answers-to-sends). Whatever goes wrong with one message ends with that message.
 """
 
 from __future__ import annotations

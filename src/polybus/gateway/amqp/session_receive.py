@@ -1,8 +1,8 @@
 """A receiver that holds a session: its attach is answered when the session is locked for it.
 
-A named session is there or is taken; for the next available one the answer waits, as long as the client says, and
-is given up when the client goes. The session is free again as soon as the link is gone. spec/amqp.md §3.5-§3.7,
-§8.10.
+A named session is there or is taken; for the next available one the answer waits, as long as the client says, and is
+given up when the client goes. The session is free again as soon as the link is gone.
+docs/protocol/amqp.md#session-filter, docs/protocol/amqp.md#next-session, docs/protocol/semantics.md#sessions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a client decides on a message that it was given: its outcome becomes one verb of the partition.
 
 The answer has the outcome's own type and leaves after the commit; a decision that comes settled gets none. A failure
-is rejected with an error, whatever was asked for. spec/amqp.md §5.2, §5.3.
+is rejected with an error, whatever was asked for. docs/protocol/amqp.md#outcomes, docs/protocol/amqp.md#confirmations.
 """
 
 from __future__ import annotations
@@ -233,7 +233,10 @@ class SettlingLink(LinkEnd):
 
 
 def confirmation_of(outcome: DeliveryState | None) -> DeliveryState | None:
-    """The outcome as it is confirmed: without its error, which some SDKs would take for a failure (trap 48)."""
+    """The outcome as it is confirmed: without its error, which some SDKs would take for a failure.
+
+    docs/protocol/amqp.md#bare-rejected.
+    """
     if isinstance(outcome, Rejected):
         return Rejected()
     return Modified() if isinstance(outcome, Modified) else outcome

@@ -1,8 +1,8 @@
 """The transactions that one client has open: who may use them, and what they may span.
 
-A transaction belongs to the connection that declared it, and dies with the link over which that was done. Its work
-is the namespace's; here is only whose it is. A transaction stays with one entity, unless its session has a
-coordinator of its own: then sends to other entities go through the session's first one (spec/amqp.md §7.4).
+A transaction belongs to the connection that declared it, and dies with the link over which that was done. Its work is
+the namespace's; here is only whose it is. A transaction stays with one entity, unless its session has a coordinator
+of its own: then sends to other entities go through the session's first one (docs/protocol/transactions.md#send-via).
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class ClientTransactions:
         await self._namespace.transactions.discharge(found.transaction, fail)
 
     def roll_back(self, owner: LinkEnd) -> None:
-        """The link over which transactions were declared is gone (spec/amqp.md §7.2)."""
+        """The link over which transactions were declared is gone (docs/protocol/transactions.md#coordinator-lost)."""
         for key, one in list(self._open.items()):
             if one.owner is owner:
                 del self._open[key]

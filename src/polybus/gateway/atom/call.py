@@ -113,7 +113,7 @@ class AtomCall:
         return Response(status_code=200, headers={"ETag": etag(entity.description.updated_at_ms)})
 
     def missing(self, *names: str) -> BusError:
-        """Not found, in the words that the cloud has for what is inside of a topic (§1.15)."""
+        """Not found, in the words that the cloud has for what is inside of a topic (docs/protocol/atom.md#not-found)."""
         full = "|".join([self.address.entity, *names])
         text = f"Entity '{self.namespace.name}:Topic:{full}' was not found."
         return without_sub_code(EntityNotFound(text))
@@ -154,7 +154,8 @@ def check_forwarding(
     would be Send on all of them.
 
     Right is shown by a token for the destination, where the client sends one, else by the request's own. What an
-    entity forwards to already was allowed to whoever set it, so it may be told again with the other settings.
+    entity forwards to already was allowed to whoever set it, so it may be told again with the other settings
+    (docs/protocol/sas.md#forwarding-tokens).
     """
     for attribute, header in _KEYS:
         path = _forwards_to(sent.description, attribute)

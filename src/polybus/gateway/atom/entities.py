@@ -1,4 +1,4 @@
-"""The management API: entities, subscriptions and rules over HTTP (spec/http.md §1).
+"""The management API: entities, subscriptions and rules over HTTP (docs/protocol/atom.md).
 
 What a path is directed at and the method choose a handler from one table; what is missing in it is an error. A
 handler asks for rights first, then for existence. Reading never waits for a store; changing waits for the catalogue.

@@ -1,8 +1,9 @@
 """The envelopes of the management API: entries, feeds, the feed that means "not there", error bodies.
 
 Ids are URLs in which the JavaScript SDK looks for names, between `/Subscriptions/` and `/Rules/` in just that
-spelling; the others read titles. A feed has the link `self`, and `next` only if there is more: the Python SDK
-follows the second of exactly two links (spec/http.md §1.4, §1.14 to §1.16).
+spelling; the others read titles. A feed has the link `self`, and `next` only if there is more: the Python SDK follows
+the second of exactly two links (docs/protocol/atom.md#envelope, docs/protocol/atom.md#lists,
+docs/protocol/atom.md#not-found, docs/protocol/errors.md#http).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The `$filter` of a list: which queues, topics or subscriptions are shown (spec/http.md §1.14, §6.2).
+"""The `$filter` of a list: which queues, topics or subscriptions are shown (docs/protocol/atom.md#lists).
 
 The legacy management clients and the explorers built on them write it, in a small part of OData:
 `startswith(path, 'x') eq true and messageCount gt 10`. A filter is read whole, with bounds, before anything is

@@ -1,8 +1,9 @@
 """Request bodies of the management API to descriptions.
 
-The first child of the entry's `content` says by its name what is described. Its elements are read in any
-order and under any prefix; what is unknown, read-only or nil is skipped (spec/http.md §1.4, §1.10). Reading
-judges only whether a value can be read; whether it is allowed is for `polybus.namespace`.
+The first child of the entry's `content` says by its name what is described. Its elements are read in any order and
+under any prefix; what is unknown, read-only or nil is skipped (docs/protocol/atom.md#envelope,
+docs/protocol/atom.md#updates). Reading judges only whether a value can be read; whether it is allowed is for
+`polybus.namespace`.
 """
 
 from __future__ import annotations

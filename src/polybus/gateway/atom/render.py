@@ -1,6 +1,6 @@
 """Descriptions to the XML inside of an entry's `content`, element by element as the cloud writes them.
 
-What the SDKs stumble over decides the form (spec/http.md §0): no attribute on a simple element, since the
+What the SDKs stumble over decides the form (docs/protocol/atom.md#facts): no attribute on a simple element, since the
 JavaScript SDK then reads an object; one `xmlns:` attribute on CountDetails and none else; types written as
 `i:type="d6p1:..."` with prefixes of just that length; empty lists left out rather than written with
 attributes.
@@ -215,7 +215,10 @@ def _scalar_text(shape: Shape, value: object) -> str:
 def _forwards(
     description: QueueDescription | SubscriptionDescription, context: AtomContext
 ) -> Iterator[tuple[str, str]]:
-    """Forwarding goes out as an absolute URL, which is what the SDKs compare and send back (§1.11)."""
+    """Forwarding goes out as an absolute URL, which is what the SDKs compare and send back.
+
+    docs/protocol/atom.md#forwarding.
+    """
     targets = (
         ("ForwardTo", description.forward_to),
         ("ForwardDeadLetteredMessagesTo", description.forward_dead_lettered_messages_to),
@@ -297,7 +300,7 @@ def _authorization_rule(rule: AuthorizationRule) -> str:
 
 
 def namespace_xml(context: AtomContext, created_at_ms: int, modified_at_ms: int) -> str:
-    """The `NamespaceInfo` element of `$namespaceinfo` (§1.13)."""
+    """The `NamespaceInfo` element of `$namespaceinfo` (docs/protocol/atom.md#namespace-info)."""
     units = "<MessagingUnits>1</MessagingUnits>" if context.tier.is_premium else ""
     return described_xml(
         "NamespaceInfo",

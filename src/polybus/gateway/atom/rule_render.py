@@ -1,4 +1,4 @@
-"""Rules to the XML inside of an entry's `content` (spec/http.md §1.8).
+"""Rules to the XML inside of an entry's `content` (docs/protocol/atom.md#rules).
 
 The prefix of a value's type is written with exactly four letters, because the JavaScript SDK cuts five
 characters off; durations and guids belong to .NET's serialization namespace, the rest to XML Schema.

@@ -1,4 +1,4 @@
-"""Subscriptions and rules in the management API (spec/http.md §1.6, §1.8).
+"""Subscriptions and rules in the management API (docs/protocol/atom.md#topics, docs/protocol/atom.md#rules).
 
 What is missing under a topic that exists is 404; a topic that does not exist is the feed that means "not there".
 """

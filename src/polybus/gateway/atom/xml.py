@@ -4,7 +4,7 @@ Why a reader of its own: ElementTree accepts document types, and the expat in us
 guards against expanding entities and huge tokens. Here a body is refused by its size before expat sees a
 byte; a document type, a second encoding, too many levels, elements or attributes end the parse at once;
 nothing is ever loaded from outside. Prefixes and namespaces are dropped: clients choose them freely
-(spec/http.md §1.4).
+(docs/protocol/atom.md#envelope).
 """
 
 from __future__ import annotations

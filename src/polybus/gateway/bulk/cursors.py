@@ -1,4 +1,4 @@
-"""Cursors over HTTP: made, read, moved on, leased and deleted (pipeline.md §3.2).
+"""Cursors over HTTP: made, read, moved on, leased and deleted (docs/reference/bulk.md).
 
 Who may listen to a log may have a cursor on it. Taking one from a holder who is alive needs Manage.
 """

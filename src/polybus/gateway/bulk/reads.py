@@ -1,4 +1,4 @@
-"""Reading in bulk: where logs begin and end, ranges of them, what is there now, and what happened (pipeline.md §3.2).
+"""Reading in bulk: where logs begin and end, ranges of them, what is there now, and what happened (docs/reference/bulk.md).
 
 Reading changes nothing and waits for nobody. A read is a stream that is made as fast as the client takes it, in steps
 so small that other clients do not notice. It ends with a summary: up to where it is complete, and what was missing.

@@ -1,7 +1,7 @@
 """Messages as rows, for pipelines: the columns of a read, and messages made from the columns of a write.
 
-One table of columns serves JSON and Arrow alike (pipeline.md §8). Properties are text, whatever their type was: a
-column has one type, and Spark reads it. What a row says and no column knows is an error, not a loss.
+One table of columns serves JSON and Arrow alike (docs/protocol/spark.md#columns). Properties are text, whatever their
+type was: a column has one type, and Spark reads it. What a row says and no column knows is an error, not a loss.
 """
 
 from __future__ import annotations

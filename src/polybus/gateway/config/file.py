@@ -1,9 +1,9 @@
 """The file of declared entities: the official emulator's `config.json`, with everything else that we know besides.
 
-What the file leaves out gets the emulator's defaults, which are not the cloud's (spec/http.md §4.3), so that a
-bus started with it behaves as the emulator does. Ranges are the cloud's; a value that the emulator would refuse
-is taken with a warning, an unknown key is left alone with a warning, and everything else that is wrong stops the
-start with a message that says where.
+What the file leaves out gets the emulator's defaults, which are not the cloud's (docs/protocol/emulator.md#config),
+so that a bus started with it behaves as the emulator does. Ranges are the cloud's; a value that the emulator would
+refuse is taken with a warning, an unknown key is left alone with a warning, and everything else that is wrong stops
+the start with a message that says where.
 """
 
 from __future__ import annotations

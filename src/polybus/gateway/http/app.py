@@ -114,7 +114,10 @@ _ABOUT = ("/health", "/health/live", "/health/ready", "/metrics")
 
 
 def _is_about_the_bus(call: Call) -> bool:
-    """A queue may be called `health`: whoever means that says an api-version or shows a token (§1.2)."""
+    """A queue may be called `health`: whoever means that says an api-version or shows a token.
+
+    docs/protocol/atom.md#health-or-queue.
+    """
     path = call.path.lower()
     if path not in _ABOUT or "api-version" in call.query:
         return False

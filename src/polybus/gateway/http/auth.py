@@ -1,4 +1,4 @@
-"""Who may do what over HTTP: the token in a header, checked at the gateway's one gate (spec/http.md §1.12)."""
+"""Who may do what over HTTP: the token in a header, checked at the gateway's one gate (docs/protocol/sas.md#http)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Refusals over HTTP: every error that leaves is an `Error` document with the right status (spec/http.md §1.16).
+"""Refusals over HTTP: every error that leaves is an `Error` document with the right status (docs/protocol/errors.md#http).
 
 The SDKs read three things in it: the status, the media type (one that is not XML makes the Python SDK fail), and
 `SubCode=` in the text. The bulk API's clients may ask for JSON instead. A deterministic fault never gets a 5xx, for

@@ -1,4 +1,6 @@
-"""Which headers are a message's own properties, and which belong to HTTP or to somebody on the way (§3.2).
+"""Which headers are a message's own properties, and which belong to HTTP or to somebody on the way.
+
+docs/protocol/rest.md#custom-properties.
 
 Both ways: what HTTP uses never becomes a property, and a property of such a name never becomes a header, so that no
 message can set a cookie or open an answer to other origins.

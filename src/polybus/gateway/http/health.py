@@ -1,4 +1,4 @@
-"""Whether the bus is alive, and whether a send would work: for orchestrators and people (spec/http.md §4.5).
+"""Whether the bus is alive, and whether a send would work: for orchestrators and people (docs/protocol/emulator.md#health).
 
 Ready means that a commit goes through: every store that is open is given one, with nothing in it, and has to answer
 in time. One store that works is enough, for the bus then takes messages (A2); what does not work is told beside it.

@@ -1,4 +1,4 @@
-"""Messages over HTTP: send, receive, settle, renew, browse (spec/http.md §3).
+"""Messages over HTTP: send, receive, settle, renew, browse (docs/protocol/rest.md#operations).
 
 What curl, API gateways and old clients use. A missing entity is 410 here, and a lost lock 404. A delivery is settled
 by its lock's token alone; the id beside it in the URL must only be its own.

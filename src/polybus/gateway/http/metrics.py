@@ -1,4 +1,4 @@
-"""`/metrics`: what the bus holds and has done, in Prometheus's text format 0.0.4 (spec/http.md §5).
+"""`/metrics`: what the bus holds and has done, in Prometheus's text format 0.0.4 (docs/protocol/emulator.md#metrics).
 
 Names that the cloud's monitoring has begin with `servicebus_`, our own with `polybus_`. Everything is read from
 counters that are kept anyway, entity by entity; between entities the loop gets its turn, however many there are.

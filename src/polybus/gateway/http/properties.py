@@ -1,4 +1,6 @@
-"""What a sender says about a message over HTTP: `BrokerProperties` in JSON, custom properties as headers (§3.2).
+"""What a sender says about a message over HTTP: `BrokerProperties` in JSON, custom properties as headers.
+
+docs/protocol/rest.md#mapping.
 
 Types of custom properties are told by how they are written: in quotes a string or a date, else a truth value or a
 number. Clients of all ages write the same thing in many ways, so reading is lenient where the meaning is plain.

@@ -1,4 +1,4 @@
-"""A receive over HTTP: one message, waited for as long as the client says and is there (spec/http.md §3.1).
+"""A receive over HTTP: one message, waited for as long as the client says and is there (docs/protocol/rest.md#operations).
 
 A receive is a receiver with a credit of one. Whatever ends it, its time, its client, its entity or the bus, a message
 that was locked for it and has not been answered goes back at once, as if it had never been taken (C2). Also where

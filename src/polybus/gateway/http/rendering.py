@@ -1,4 +1,4 @@
-"""A stored message as the headers and the body of an HTTP response (spec/http.md §3.2).
+"""A stored message as the headers and the body of an HTTP response (docs/protocol/rest.md#mapping).
 
 What a header cannot carry is left out: the body and the broker's own properties always get through.
 """

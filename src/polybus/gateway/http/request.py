@@ -1,7 +1,7 @@
 """One HTTP request, read with limits: its target, its query, its headers, its body.
 
 Whatever a request asks for, it goes through here first. Nothing is believed before it is checked: not the length of
-a body, not the host that answers repeat, not the number of headers (reliability.md F8). What is read of the path
+a body, not the host that answers repeat, not the number of headers. What is read of the path
 stays encoded; `namespace.names` takes it apart.
 """
 

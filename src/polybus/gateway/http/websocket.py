@@ -1,4 +1,4 @@
-"""AMQP over WebSocket: for clients behind proxies that let nothing but HTTP through (spec/amqp.md §1.3).
+"""AMQP over WebSocket: for clients behind proxies that let nothing but HTTP through (docs/protocol/amqp.md#websocket).
 
 Each binary message carries some bytes of the AMQP stream, cut anywhere; what they mean is the AMQP side's business,
 which sees a transport like any other. Browsers may open a WebSocket to any host and say from where: a page of another

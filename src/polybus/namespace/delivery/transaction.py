@@ -55,7 +55,7 @@ class Transaction:
         self.partition: PartitionHost | None = None
         self.done = False
         self.timer: Handle | None = None
-        """There from the first operation on, which starts the clock (spec/amqp.md §7.2)."""
+        """There from the first operation on, which starts the clock (docs/protocol/transactions.md#timeout)."""
         self.until_ms = 0
         self._home = home
         self._clock = clock

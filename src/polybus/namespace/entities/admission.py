@@ -62,7 +62,7 @@ def admit_update(
     """The description that replaces `old`; ArgumentError if it changes what is fixed, or may not exist.
 
     `given` holds the names of the elements that the client sent, if that is known. What was left out gets
-    its default (spec/http.md §1.10), except for what cannot change anyway and for the authorization rules.
+    its default (docs/protocol/atom.md#updates), except for what cannot change anyway and for the authorization rules.
     """
     _check_same_entity(old, asked)
     described = _with_what_stays(old, asked, given)

@@ -73,7 +73,7 @@ def _check_segment(segment: str, whole: str, what: str) -> None:
 
 @dataclass(frozen=True)
 class Address:
-    """What a link or a request is directed at, in the client's spelling (spec/amqp.md §3.1)."""
+    """What a link or a request is directed at, in the client's spelling (docs/protocol/amqp.md#addresses)."""
 
     entity: str
     subscription: str | None = None
@@ -115,7 +115,7 @@ def parse_address(text: str) -> Address:
 
 
 def parse_forward_target(text: str) -> str:
-    """The entity path in a ForwardTo: a bare name, or a URL of any host (spec/http.md §1.11)."""
+    """The entity path in a ForwardTo: a bare name, or a URL of any host (docs/protocol/atom.md#forwarding)."""
     address = parse_address(text)
     if address != Address(address.entity) or address.special is not None:
         raise ArgumentError(f"{text[:200]!a} is not the path of a queue or a topic to forward to.")
@@ -168,7 +168,7 @@ def _checked_path(segments: list[str]) -> str:
 
 
 class TargetKind(enum.Enum):
-    """What an HTTP path can be directed at (spec/http.md §1.2)."""
+    """What an HTTP path can be directed at (docs/protocol/atom.md#paths)."""
 
     NAMESPACE_INFO = enum.auto()
     QUEUES = enum.auto()

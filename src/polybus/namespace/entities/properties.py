@@ -1,8 +1,8 @@
 """Which properties a client may set on each kind of entity, by their name on the wire.
 
-One table for everything that reads or writes descriptions by name: XML, configuration files, the catalogue.
-The order is the cloud's (spec/http.md §1.5, §1.6). Authorization rules are listed apart, as they are no
-scalar.
+One table for everything that reads or writes descriptions by name: XML, configuration files, the catalogue. The order
+is the cloud's (docs/protocol/atom.md#queues, docs/protocol/atom.md#topics). Authorization rules are listed apart, as
+they are no scalar.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A value with its XML Schema type, as rules have them for parameters and for correlation properties.
 
 The sender's text is kept, so that management clients get back what they sent; `python` gives the value to
-compare with. Types matter for matching: an `int` 1 and a `string` "1" are different (spec/http.md §1.8).
+compare with. Types matter for matching: an `int` 1 and a `string` "1" are different (docs/protocol/atom.md#rules).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How many copies of a message duplicate detection may let in, and how many it must.
 
 The window opens with the copy that was let in and is not extended by the duplicates it catches
-(spec/amqp.md §8.9). On a partitioned entity the history of ids lives in the partition, so equal ids under
-different keys may meet or not.
+(docs/protocol/semantics.md#duplicates). On a partitioned entity the history of ids lives in the partition, so equal
+ids under different keys may meet or not.
 """
 
 from __future__ import annotations

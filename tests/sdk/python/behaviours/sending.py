@@ -200,7 +200,10 @@ def different_session_id_and_partition_key(bus: Bus) -> None:
 
 @table.behaviour(differs="G2")
 def a_batch_with_different_keys(bus: Bus) -> None:
-    """One batch goes to one partition, so its messages must agree where there are several (spec/amqp.md §8.14)."""
+    """One batch goes to one partition, so its messages must agree where there are several.
+
+    docs/protocol/semantics.md#partitioned-batches.
+    """
     queue = bus.queue()
     batch = [ServiceBusMessage("x", partition_key="a"), ServiceBusMessage("y", partition_key="b")]
     if bus.partitioned:
