@@ -10,9 +10,11 @@ import asyncio
 import contextlib
 import datetime
 import gc
+import ipaddress
 import logging
 import resource
 import ssl
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,8 +36,12 @@ from polybus.namespace.entities.tiers import STANDARD, Tier
 from polybus.provisioning import provision
 from polybus.store.base import Store
 from polybus.store.failing import Faults
+from polybus.store.permissions import close_folder, make_folder
 
 log = logging.getLogger(__name__)
+
+_OURS = ("catalogue", "stores", "certificates")
+"""What the bus makes in its data folder."""
 
 DEFAULT_NAMESPACE = "sbemulatorns"
 EMULATOR_KEY = AuthorizationRule(
@@ -66,8 +72,8 @@ class Options:
     certificate_key: Path | None = None
     certificate_names: list[str] = field(default_factory=list)
     """More names for the development certificate than the host's own."""
-    faults: bool = True
-    """Whether users may switch faults and move the clock: the development profile."""
+    production: bool = False
+    """No fault switches, no movable clock, no well-known key."""
     movable_clock: bool = False
     unsafe: bool = False
 
@@ -101,7 +107,7 @@ class Node:
         self.check_keys()
         _raise_file_limit()
         loop = asyncio.get_running_loop()
-        self.options.data.mkdir(parents=True, exist_ok=True)
+        _prepare_folder(self.options.data)
         self.bus = Bus(loop, self.clock, self._store_hosts(loop), self._catalogue(loop), self.options.tier)
         self.bus.on_error = lambda error: log.error("a store's contents cannot be used: %s", error)
         await run(self.bus.start(self._namespaces()))
@@ -118,16 +124,32 @@ class Node:
         ]
 
     def check_keys(self) -> None:
-        """The well-known key opens nothing to a network."""
+        """The well-known key opens nothing to a network, and nothing in production."""
         own = self._own_keys()
-        if not self._on_loopback and not self.options.keys and not all(own.get(name) for name in self._namespaces()):
+        if not self._well_known and not self.options.keys and not all(own.get(name) for name in self._namespaces()):
+            where = "the production profile" if self.options.production else f"listening on {self.options.host}"
             raise ConfigError(
-                f"listening on {self.options.host} needs keys of your own: give --key NAME=KEY[:Send,Listen,Manage]"
+                f"{where} needs keys of your own: give --key-file FILE, POLYBUS_KEY_NAME=KEY[:Send,Listen,Manage] in"
+                " the environment, --key, or AuthorizationRules of every namespace in --config"
             )
+        if self.options.production:
+            self._refuse_well_known((*self.options.keys, *(rule for rules in own.values() for rule in rules)))
+
+    def _refuse_well_known(self, rules: Iterable[AuthorizationRule]) -> None:
+        for rule in rules:
+            if EMULATOR_KEY.primary_key in (rule.primary_key, rule.secondary_key):
+                raise ConfigError(f"the key {rule.key_name!r} is the emulator's, which everybody knows")
+
+    @property
+    def _well_known(self) -> bool:
+        return self._on_loopback and not self.options.production
 
     @property
     def _on_loopback(self) -> bool:
-        return self.options.host in ("127.0.0.1", "::1", "localhost")
+        try:
+            return ipaddress.ip_address(self.options.host).is_loopback
+        except ValueError:
+            return self.options.host == "localhost"
 
     def _namespaces(self) -> list[str]:
         config = self.options.config
@@ -135,7 +157,7 @@ class Node:
 
     def common_keys(self) -> list[AuthorizationRule]:
         """The keys of namespaces that have none of their own; one that no file declares may still be in the stores."""
-        return self.options.keys or ([EMULATOR_KEY] if self._on_loopback else [])
+        return self.options.keys or ([EMULATOR_KEY] if self._well_known else [])
 
     def _own_keys(self) -> dict[str, tuple[AuthorizationRule, ...]]:
         """The keys of single namespaces, by name."""
@@ -147,7 +169,7 @@ class Node:
         for url in self.options.stores:
             faults = Faults()
             self.faults.append(faults)
-            opener = Opener(url, loop, faults if self.options.faults else None, self.options.unsafe)
+            opener = Opener(url, loop, None if self.options.production else faults, self.options.unsafe)
             host = StoreHost(opener.shown, loop, opener)
             host.on_fenced = _report_fence
             hosts.append(host)
@@ -162,7 +184,7 @@ class Node:
 
     def _listen(self) -> None:
         tls = self._tls_context()
-        panel = self if self.options.faults else None
+        panel = None if self.options.production else self
         amqp, http = amqp_protocol(self.gateway), http_protocol(self.gateway, panel, self._on_loopback)
         for name, port in (
             ("amqp", self.options.amqp_port),
@@ -253,6 +275,17 @@ class Node:
             elif now() - told_at > limits.STOP_GOODBYE_SECONDS:
                 return
             await asyncio.sleep(0.01)
+
+
+def _prepare_folder(data: Path) -> None:
+    """The data folder, closed to other users. One that holds other things, too, stays as open as it is: what of it is
+    ours is closed all the same."""
+    make_folder(data)
+    ours = [data / name for name in _OURS]
+    whole = all(entry in ours for entry in data.iterdir())
+    for folder in [data] if whole else ours:
+        if folder.is_dir():
+            close_folder(folder)
 
 
 def _report_fence(store: StoreHost) -> None:

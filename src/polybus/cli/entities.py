@@ -10,8 +10,8 @@ import typer
 
 from polybus.cli.client import Client, client_command
 from polybus.cli.entity_options import given_values, option_parameters
+from polybus.cli.keys import parse_key
 from polybus.cli.output import plain
-from polybus.cli.serve import parse_key
 from polybus.namespace.entities.description import (
     AuthorizationRule,
     Description,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import logging
+import os
 import signal
 import sys
 from pathlib import Path
@@ -13,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import polybus
+from polybus.cli.keys import gather_keys
 from polybus.cli.logs import configure_logs
 from polybus.errors import ConfigError, PolybusError
-from polybus.namespace.entities.description import AccessRight, AuthorizationRule
 from polybus.namespace.entities.tiers import tier_named
+from polybus.store.permissions import keep_to_ourselves
 
 if TYPE_CHECKING:
     # A node loads the whole house; the other commands start without it.
@@ -26,7 +28,6 @@ log = logging.getLogger("polybus")
 
 READY_PHRASE = "Emulator Service is Successfully Up!"
 """What tools wait for that were made for the emulator."""
-ALL_RIGHTS = (AccessRight.MANAGE, AccessRight.SEND, AccessRight.LISTEN)
 
 
 class Profile(enum.StrEnum):
@@ -60,7 +61,11 @@ def serve(
     catalogue: Annotated[str | None, typer.Option(help="Where the catalogue is kept.")] = None,
     key: Annotated[
         list[str] | None,
-        typer.Option(help="A key: NAME=KEY[:Send,Listen,Manage] (repeatable). Needed off loopback."),
+        typer.Option(help="A key: NAME=KEY[:Send,Listen,Manage] (repeatable). Other users of the machine see it."),
+    ] = None,
+    key_file: Annotated[
+        list[Path] | None,
+        typer.Option(help="A file of keys, one NAME=KEY[:Send,Listen,Manage] a line (repeatable)."),
     ] = None,
     partitions: Annotated[int, typer.Option(help="Partitions of new partitioned entities.")] = 16,
     tier: Annotated[str, typer.Option(help="basic, standard or premium.")] = "standard",
@@ -87,6 +92,7 @@ def serve(
     from polybus.node import Options
 
     configure_logs(log_form is LogForm.JSON, verbose)
+    keep_to_ourselves()
     try:
         options = Options(
             data=data,
@@ -96,16 +102,17 @@ def serve(
             amqp_port=amqp_port if port is None else port,
             http_port=http_port if port is None else None,
             tls_port=tls_port if port is None else None,
-            keys=[parse_key(text) for text in key or []],
+            keys=gather_keys(key or [], key_file or [], os.environ),
             tier=tier_named(tier, partitions=partitions, premium_partitions=premium_partitions),
             certificate=cert,
             certificate_key=cert_key,
             certificate_names=cert_name or [],
-            faults=profile is Profile.DEVELOPMENT,
+            production=profile is Profile.PRODUCTION,
             movable_clock=clock is ClockKind.MOVABLE,
             unsafe=unsafe,
         )
-        _check_profile(options, profile, clock)
+        if profile is Profile.PRODUCTION and clock is ClockKind.MOVABLE:
+            raise ConfigError("the production profile has no movable clock")
         if namespace:
             options.namespaces = namespace
         if config is not None:
@@ -118,31 +125,6 @@ def serve(
         typer.echo(f"polybus: {error}{cause}", err=True)
         raise typer.Exit(2) from None
     raise typer.Exit(code)
-
-
-def _check_profile(options: Options, profile: Profile, clock: ClockKind) -> None:
-    if profile is Profile.PRODUCTION:
-        if not options.keys:
-            raise ConfigError("the production profile needs --key NAME=KEY[:Send,Listen,Manage]")
-        if clock is ClockKind.MOVABLE:
-            raise ConfigError("the production profile has no movable clock")
-
-
-def parse_key(text: str) -> AuthorizationRule:
-    """NAME=KEY[:Send,Listen,Manage]; a key may hold colons, so only known words after the last one are rights."""
-    name, equals, rest = text.partition("=")
-    if not equals or not name or not rest:
-        raise ConfigError("a key is NAME=KEY or NAME=KEY:Send,Listen,Manage")
-    rights: tuple[AccessRight, ...] = ALL_RIGHTS
-    value, colon, words = rest.rpartition(":")
-    known = {right.value.lower(): right for right in AccessRight}
-    chosen = [known.get(word.strip().lower()) for word in words.split(",")]
-    if colon and all(right is not None for right in chosen):
-        rest = value
-        rights = tuple(right for right in chosen if right is not None)
-    if AccessRight.MANAGE in rights:
-        rights = ALL_RIGHTS
-    return AuthorizationRule(key_name=name, rights=rights, primary_key=rest, secondary_key=rest)
 
 
 async def run_node(options: Options) -> int:
@@ -174,7 +156,7 @@ def announce(node: Node) -> None:
     for store in node.bus.stores:
         state = "unsafe: it confirms before it has synced" if store.unsafe else store.state.value
         print(f"store {store.url}: {state}")
-    if not node.options.keys:
+    if EMULATOR_KEY in node.common_keys():
         pair = f"SharedAccessKeyName={EMULATOR_KEY.key_name};SharedAccessKey={EMULATOR_KEY.primary_key}"
         print(f"connection string: Endpoint=sb://{amqp_host}:{amqp_port};{pair};UseDevelopmentEmulator=true;")
     if node.trust is not None:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from polybus.errors import StoreError, StoreFenced
+from polybus.store.permissions import close_folder, make_folder
 
 _LOCK = "lock"
 _DATABASE = "db"
@@ -28,12 +29,20 @@ class StoreFolder:
         self.path = path
         self.database = path / _DATABASE
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            make_folder(path)
             self._refuse_foreign()
             self._lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise StoreError(f"{path}: {error.strerror}") from error
         self._take_lock()
+        self._close_to_others()
+
+    def _close_to_others(self) -> None:
+        try:
+            close_folder(self.path)
+        except StoreError:
+            self.release()
+            raise
 
     def make_database(self, make: Callable[[Path], None]) -> None:
         """Lets `make` fill a fresh folder and puts it in place as the database."""
@@ -65,7 +74,8 @@ class StoreFolder:
 def make_fresh_folder(path: Path) -> None:
     """Makes a folder that must not exist yet."""
     try:
-        path.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700)
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror}") from error
 
