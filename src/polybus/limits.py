@@ -491,3 +491,7 @@ SPARK_HANDED_OVER_ROWS = 256
 SPARK_HANDED_OVER_BYTES = 1024 * 1024
 """A batch of so few messages is one task's. Where they are small too they are read where the batch is planned, in a few
 milliseconds: a task that runs Python costs some 60, and what goes through the driver must be little."""
+
+# --- What a peer may cost ---
+LOOP_STEP_MS = 20
+"""The longest that one step of the loop may take because of what a peer sent: all others wait meanwhile."""

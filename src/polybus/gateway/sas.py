@@ -174,8 +174,11 @@ def scope_of(text: str, hosts: Collection[str] = ()) -> tuple[str, ...]:
     """The segments of the path that a URL or an address is about, folded; empty for the whole namespace.
 
     Scheme, authority and query do not count: clients reach one bus under many names. What has no scheme is a
-    path, unless it begins with a port or with one of `hosts`.
+    path, unless it begins with a port or with one of `hosts`. Whoever asks may be unknown, so what is longer than any
+    address is refused before it is looked at.
     """
+    if len(text) > limits.ADDRESS_CHARACTERS:
+        raise refusal(INVALID_AUDIENCE, "InvalidAudience: The audience is longer than any address.")
     text = text.strip()
     match = _SCHEME_AND_AUTHORITY.match(text)
     path = unquote(re.split(r"[?#]", text[match.end() :] if match else text, maxsplit=1)[0])
@@ -239,8 +242,22 @@ def _key_names(encoded: str) -> tuple[str, ...]:
 
 def _named(key_names: tuple[str, ...], target: tuple[str, ...], rules: RuleLookup) -> list[AuthorizationRule]:
     """The rules of that name along the path, those of the entity before those of the namespace."""
-    paths = ("/".join(target[:length]) for length in range(len(target), -1, -1))
-    return [rule for path in paths for rule in rules(path) if rule.key_name in key_names]
+    return [rule for path in _paths(target) for rule in rules(path) if rule.key_name in key_names]
+
+
+def _paths(target: tuple[str, ...]) -> list[str]:
+    """The paths along a scope that an entity can have, the longest first, and at last that of the namespace.
+
+    No entity's path is longer than its limit: a scope of a thousand segments costs no more than one that fits.
+    """
+    paths = [""]
+    for segment in target:
+        path = f"{paths[-1]}/{segment}" if len(paths) > 1 else segment
+        if len(path) > limits.ENTITY_PATH_CHARACTERS:
+            break
+        paths.append(path)
+    paths.reverse()
+    return paths
 
 
 _NOBODY = AuthorizationRule(key_name="", rights=(), primary_key="nobody", secondary_key="nobody")

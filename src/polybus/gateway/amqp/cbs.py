@@ -16,6 +16,7 @@ from polybus.errors import BusError, NotImplementedByBus, Unauthorized
 from polybus.gateway.amqp.errors import description_of, new_tracking_id
 from polybus.gateway.amqp.requests import Request, RequestLink
 from polybus.gateway.sas import scope_of
+from polybus.limits import ADDRESS_CHARACTERS
 
 if TYPE_CHECKING:
     from polybus.gateway.amqp.endpoint import AmqpEndpoint
@@ -46,7 +47,9 @@ class TokenLink(RequestLink):
     def _shown(self, request: Request) -> str:
         """The path that a token was shown for. What else the client wrote there may be the token itself."""
         audience = request.application.get("name")
-        return "/".join(scope_of(audience, self.endpoint.gateway.hosts))[:260] if isinstance(audience, str) else ""
+        if not isinstance(audience, str) or len(audience) > ADDRESS_CHARACTERS:
+            return ""
+        return "/".join(scope_of(audience, self.endpoint.gateway.hosts))[:260]
 
     def _take_token(self, request: Request) -> None:
         if request.operation != "put-token":

@@ -40,7 +40,8 @@ class Call:
         self.headers = _headers(scope)
         self.host = self.headers.get("host") or _server(scope)
         self.query: dict[str, str] = {}
-        self.namespace: Namespace = self._meant()
+        self.namespace: Namespace = gateway.first_namespace
+        """Until the request is checked: what it means is not looked at before its length is."""
         self._receive = receive
         self._ended = not self._announces_body()
         self._disconnected = False
@@ -65,6 +66,7 @@ class Call:
         if self.headers.get("content-encoding", "identity").strip().lower() not in ("identity", ""):
             raise refusal(415, "The request body must not be compressed.")
         self.query = _query(self.raw_query)
+        self.namespace = self._meant()
 
     @property
     def path(self) -> str:
