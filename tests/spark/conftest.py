@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from polybus.testing.server import ServerProcess
-from tests.spark.kit import Kit, start_spark
+from tests.spark.kit import CONNECTION_VARIABLE, Kit, start_spark
 
 LONG = {
     "test_notebook",
@@ -46,11 +46,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     with ServerProcess(tmp_path_factory.mktemp("bus"), "--stores", "2") as running:
+        os.environ[CONNECTION_VARIABLE] = running.connection_string
         yield running
+        del os.environ[CONNECTION_VARIABLE]
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+def spark(server: ServerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    """Starts after the bus: Spark's Python workers know the environment as it was when Spark started."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         session = start_spark(tmp_path_factory.mktemp("spark"))

@@ -24,6 +24,8 @@ from tests.sdk.python.bus import admin_client
 
 QUERY_SECONDS = 60
 FORMAT = "servicebus"
+CONNECTION_VARIABLE = "POLYBUS_TEST_BUS"
+"""Holds the connection string, in Spark's processes too."""
 
 
 def start_spark(folder: Path, master: str = "local[2,4]") -> SparkSession:

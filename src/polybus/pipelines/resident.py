@@ -8,7 +8,7 @@ from collections.abc import Callable
 from polybus.pipelines.declaration import Declaration
 from polybus.pipelines.page import METRICS_TYPE, Answer, Page, json_answer
 from polybus.pipelines.runner import Runner
-from polybus.pipelines.session import open_session
+from polybus.spark import session
 
 
 def serve(
@@ -24,15 +24,15 @@ def serve(
     page = Page(port, _answers(running))
     try:
         say(f"metrics http://{page.address}/metrics")
-        session = open_session(declaration.spark)
+        spark = session(declaration.spark.master, "polybus-pipelines", declaration.spark.conf)
         try:
-            with Runner(declaration, session, once=once, say=say, rng=rng, address=page.address) as runner:
+            with Runner(declaration, spark, once=once, say=say, rng=rng, address=page.address) as runner:
                 running.append(runner)
                 prepare(runner)
                 say(f"ready pipelines={len(runner.pipelines)}")
                 return runner.run()
         finally:
-            session.stop()
+            spark.stop()
     finally:
         page.close()
 

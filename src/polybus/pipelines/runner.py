@@ -20,8 +20,8 @@ from polybus.pipelines.folders import Folder
 from polybus.pipelines.handles import Handle, JobHandle, StreamHandle
 from polybus.pipelines.kind import Context, JobKind, Kind, StreamKind
 from polybus.pipelines.metrics import Metrics
-from polybus.pipelines.secrets import one_line
 from polybus.pipelines.supervised import OVER, Phase, Supervised
+from polybus.spark.secrets import one_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,7 +19,7 @@ from polybus.pipelines.fields import duration_text
 from polybus.pipelines.handles import Handle
 from polybus.pipelines.kind import Context, JobKind, Kind, StreamKind
 from polybus.pipelines.progress import Progress, progress_from
-from polybus.pipelines.secrets import one_line
+from polybus.spark.secrets import one_line
 
 
 class Phase(enum.Enum):

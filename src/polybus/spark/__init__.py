@@ -3,3 +3,7 @@
 Everything here is a client of a running bus and speaks its bulk API over HTTP (docs/reference/bulk.md); nothing here
 knows the inside of a bus. Spark finds the source by itself through the module `pyspark_polybus`.
 """
+
+from polybus.spark.starting import session
+
+__all__ = ["session"]

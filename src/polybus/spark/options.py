@@ -159,8 +159,8 @@ class SinkOptions:
     wait_seconds: int
 
 
-def source_options(options: Mapping[str, str]) -> SourceOptions:
-    given = Given(options, _SOURCE)
+def source_options(options: Mapping[str, str], table: bool = False) -> SourceOptions:
+    given = Given(options, _SINK | _SOURCE if table else _SOURCE)
     states = _states(given.text("state"))
     cursor = given.text("cursor", "consumerGroup") or "spark"
     if len(cursor) > CURSOR_NAME_CHARACTERS or not cursor.isascii() or not cursor.isprintable():
@@ -190,8 +190,9 @@ def source_options(options: Mapping[str, str]) -> SourceOptions:
     )
 
 
-def sink_options(options: Mapping[str, str]) -> SinkOptions:
-    given = Given(options, _SINK)
+def sink_options(options: Mapping[str, str], table: bool = False) -> SinkOptions:
+    """A table has one set of options for what is read from it and for what is inserted into it."""
+    given = Given(options, _SINK | _SOURCE if table else _SINK)
     columns = given.text("idColumns")
     return SinkOptions(
         place=_place(given),

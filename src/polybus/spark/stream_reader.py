@@ -47,9 +47,11 @@ class RangePartition(InputPartition):  # type: ignore[misc]
 
 
 class ServiceBusStreamReader(Handover, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    def __init__(self, options: SourceOptions) -> None:
+    def __init__(self, options: SourceOptions, table: bool = False) -> None:
         super().__init__()
         self._options = options
+        self._table = table
+        """A table's stream: rows instead of Arrow batches, whose schema would lack the metadata of the table's."""
         self._bus: Bus | None = None
         self._lease: Lease | None = None
         self._initial: Offset | None = None
@@ -220,7 +222,7 @@ class ServiceBusStreamReader(Handover, DataSourceStreamReader, SupportsTriggerAv
         found = planning.ranges(first, goal.positions)
         if self._is_small(found):
             whole = RangePartition(goal.entity_id, found)
-            if self._is_light(found):
+            if self._is_light(found) and not self._table:
                 self.hand_over(lambda: self.read(whole, 0), SPARK_HANDED_OVER_BYTES)
             return [whole]
         found = planning.split(found, self._options.min_partitions)
@@ -250,7 +252,7 @@ class ServiceBusStreamReader(Handover, DataSourceStreamReader, SupportsTriggerAv
         bus = Bus(place.connect(), place.entity, place.retry_seconds if retry_seconds is None else retry_seconds)
         try:
             reading = RangesRead(bus, self._options.columns, partition.ranges, partition.entity_id)
-            yield from reading.batches()
+            yield from tuples(reading.batches()) if self._table else reading.batches()
             self._look_for_losses(bus, [each for each in reading.ranges if each.missing])
         finally:
             bus.close()
@@ -264,6 +266,16 @@ class ServiceBusStreamReader(Handover, DataSourceStreamReader, SupportsTriggerAv
             lost_to = each.range.last if state is None else state.lost_to(each.range.partition)
             lost = losses(each.missing, lost_to)
             report_losses(each.range, lost, options.place.entity, options.fail_on_data_loss, log.warning)
+
+
+def tuples(batches: Iterator[Any]) -> Iterator[tuple[Any, ...]]:
+    """The rows of Arrow batches one by one; properties, which Arrow has as pairs, become a dictionary again."""
+    for batch in batches:
+        columns = [column.to_pylist() for column in batch.columns]
+        for at, name in enumerate(batch.schema.names):
+            if name == "properties":
+                columns[at] = [None if pairs is None else dict(pairs) for pairs in columns[at]]
+        yield from zip(*columns, strict=True)
 
 
 def _named(positions: dict[int, int]) -> dict[str, int]:

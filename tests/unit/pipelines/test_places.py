@@ -10,11 +10,12 @@ import pytest
 
 from polybus.errors import ConfigError
 from polybus.pipelines.checking import check_pipelines
-from polybus.pipelines.declaration import SparkSettings, parse
+from polybus.pipelines.declaration import parse
 from polybus.pipelines.entry import function_of, module_file
 from polybus.pipelines.fields import Fields
 from polybus.pipelines.places import BusReference, EntityReference, VariableMissing, bus_from, entity_from
-from polybus.pipelines.session import open_session, settings_conf
+from polybus.spark import session
+from polybus.spark.starting import settings
 
 STRING = "Endpoint=sb://localhost:1;SharedAccessKeyName=k;SharedAccessKey=hush;UseDevelopmentEmulator=true;"
 BUS = BusReference({"connectionStringEnv": "POLYBUS_TEST_BUS"})
@@ -111,16 +112,16 @@ def test_checking_looks_at_functions_and_options(tmp_path: Path, monkeypatch: py
 
 
 def test_sparks_settings_are_ours_then_the_files() -> None:
-    conf = settings_conf(SparkSettings("local[2]", {"spark.ui.enabled": "true", "spark.x": "1"}))
+    conf = settings("local[2]", {"spark.ui.enabled": "true", "spark.x": "1"})
     assert (conf["spark.ui.enabled"], conf["spark.x"], conf["spark.driver.host"]) == ("true", "1", "127.0.0.1")
-    assert "spark.driver.host" not in settings_conf(SparkSettings("spark://host:7077"))
+    assert "spark.driver.host" not in settings("spark://host:7077", {})
 
 
 def test_without_java_it_is_said_that_spark_needs_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(ConfigError, match="Spark needs Java 17 or newer, and there is none"):
-        open_session(SparkSettings())
+        session()
 
 
 # PySpark leaves the pipe to the Java that has ended to the garbage collector.
@@ -139,4 +140,4 @@ def test_a_java_with_which_spark_does_not_start_is_told_in_one_line(
     ):
         monkeypatch.setenv(name, value)
     with pytest.raises(ConfigError, match=r"Spark does not start \(master local\[1\]\): .*JAVA_GATEWAY_EXITED"):
-        open_session(SparkSettings("local[1]"))
+        session("local[1]")

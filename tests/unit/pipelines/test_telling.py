@@ -11,8 +11,8 @@ import pytest
 from polybus.pipelines.metrics import Metrics
 from polybus.pipelines.page import Page, json_answer
 from polybus.pipelines.progress import progress_from
-from polybus.pipelines.secrets import one_line
 from polybus.spark.offsets import Offset
+from polybus.spark.secrets import one_line
 
 
 def report(end: Any, latest: Any, **more: Any) -> dict[str, Any]:

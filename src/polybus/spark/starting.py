@@ -1,20 +1,22 @@
-"""A session of Spark as pipelines want it: nothing open to the outside, times in UTC, a pool for each pipeline."""
+"""A session of Spark for a bus: nothing open to the outside, times in UTC, workers that have this package, quiet."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from polybus.errors import ConfigError
-from polybus.pipelines.declaration import SparkSettings
-from polybus.pipelines.secrets import one_line
+from polybus.spark.secrets import one_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+MASTER: Final = "local[*,4]"
+"""All cores of this machine; a task is tried four times, as on a cluster (`local[*]` tries it once)."""
 _DEFAULTS: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -26,30 +28,30 @@ _DEFAULTS: Final = {
 _LOOPBACK: Final = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
 
 
-def settings_conf(settings: SparkSettings) -> dict[str, str]:
-    """Spark's configuration: ours, then the file's."""
-    local = settings.master.startswith("local")
-    return {**_DEFAULTS, **(_LOOPBACK if local else {}), **settings.conf}
-
-
-def open_session(settings: SparkSettings) -> SparkSession:
+def session(master: str = MASTER, name: str = "polybus", conf: Mapping[str, str] | None = None) -> SparkSession:
+    """The session of this process, started where there is none; `conf` goes before our settings."""
     try:
         from pyspark.sql import SparkSession
     except ImportError:
-        raise ConfigError("pipelines need: pip install 'polybus[pipelines]'") from None
+        raise ConfigError("Spark needs: pip install 'polybus[spark]'") from None
     _need_java()
     # Workers must be the interpreter that has this package, not whatever `python3` is.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if settings.master.startswith("local"):
+    if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    builder = SparkSession.builder.master(settings.master).appName("polybus-pipelines")
-    for name, value in settings_conf(settings).items():
-        builder = builder.config(name, value)
+    builder = SparkSession.builder.master(master).appName(name)
+    for key, value in settings(master, conf or {}).items():
+        builder = builder.config(key, value)
     try:
         return builder.getOrCreate()
     except Exception as error:
         # Of Spark, of Java, or of the way between them; each says what is wrong in its own words.
-        raise ConfigError(f"Spark does not start (master {settings.master}): {one_line(str(error))}") from error
+        raise ConfigError(f"Spark does not start (master {master}): {one_line(str(error))}") from error
+
+
+def settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """Spark's configuration: ours, then the user's."""
+    return {**_DEFAULTS, **(_LOOPBACK if master.startswith("local") else {}), **conf}
 
 
 def _need_java() -> None:
