@@ -33,6 +33,8 @@ class IncomingLink(Link):
         self.delivery_count = attach.initial_delivery_count or 0
         self.message_limit = AMQP_UNSIZED_LINK_BYTES
         self.granted = 0
+        self.carries_requests = False
+        """Whether what comes is known by its message id, and no answer is awaited by its delivery-id."""
         self._assembly: Assembly | None = None
         self._held: list[Delivery] = []
 
@@ -91,12 +93,21 @@ class IncomingLink(Link):
         events.append(Delivery(self, delivery_id, tag, tail.message_format, payload, tail.settled, tail.state, False))
 
     def _owe(self, delivery_id: int, events: list[Event]) -> bool:
-        """Notes that the delivery waits for an answer; false when that ended the session."""
+        """Notes that the delivery waits for an answer; false when that ended the session.
+
+        The Python SDK numbers the transfers of several threads alike. An id that a request shares is left to the
+        other delivery, whose answer is then the only one: with two sends nobody could say which one is meant.
+        """
         session = self.session
         incoming = session.incoming
-        if delivery_id in incoming:
-            session.fail("amqp:invalid-field", "the delivery-id is still in use", events)
-            return False
+        other = incoming.get(delivery_id)
+        if other is not None:
+            if self.carries_requests:
+                return True
+            if not other.carries_requests:
+                session.fail("amqp:invalid-field", "the delivery-id is still in use", events)
+                return False
+            other.forget_one()
         if len(incoming) >= session.incoming_limit:
             session.fail("amqp:session:window-violation", "too many deliveries wait for an answer", events)
             return False

@@ -88,6 +88,7 @@ class Message:
         "application_at",
         "bare_at",
         "body_at",
+        "delivery_annotations_at",
         "durable",
         "message_id",
         "partition_key",
@@ -107,6 +108,7 @@ class Message:
         self.size = len(raw)
         self.trusted = trusted
         self.annotations_at = 0
+        self.delivery_annotations_at = 0
         self.bare_at = -1
         self.properties_at = 0
         self.application_at = 0
@@ -166,8 +168,11 @@ class Message:
             return self._read_annotations(at)
         if not HEADER <= code <= FOOTER or (code != VALUE and raw[at] not in _KINDS[code]):
             raise decode_error("a message section is unknown, or its value is of another type than its own")
-        if code == APPLICATION_PROPERTIES:
-            self.application_at = at
+        if code in (APPLICATION_PROPERTIES, DELIVERY_ANNOTATIONS):
+            if code == APPLICATION_PROPERTIES:
+                self.application_at = at
+            else:
+                self.delivery_annotations_at = at
             if not self.trusted:
                 return decode(raw, at)[1]
         return skip(raw, at)

@@ -65,6 +65,14 @@ class Overlay:
         return encode([changed, removed, fields, self.dead_letter_source, self.hops, self.ttl_ms])
 
 
+def laid_over(overlay: Overlay | None, field: int, sent: str | None) -> str | None:
+    """A text of the properties section: as it was changed since, else as its sender wrote it."""
+    if overlay is None or field not in overlay.fields:
+        return sent
+    changed = overlay.fields[field]
+    return changed if isinstance(changed, str) else None
+
+
 def overlay_from_bytes(data: bytes) -> Overlay:
     value, _ = decode(data, 0)
     if not isinstance(value, list) or len(value) < 6:

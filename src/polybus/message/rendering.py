@@ -12,6 +12,7 @@ from typing import Final
 from polybus.amqp.codec import decode, encode, encode_into, skip
 from polybus.amqp.types import Symbol, Timestamp, UByte, UInt
 from polybus.message.message import (
+    GROUP_ID,
     MESSAGE_ID,
     PARTITION_KEY,
     PROPERTY_FIELDS,
@@ -20,9 +21,10 @@ from polybus.message.message import (
     VIA_PARTITION_KEY,
     Message,
 )
-from polybus.message.overlay import NO_TTL, REMOVED, Overlay
+from polybus.message.overlay import NO_TTL, REMOVED, Overlay, laid_over
 from polybus.message.sections import list_bounds
 
+LOCK_TOKEN: Final = "x-opt-lock-token"  # noqa: S105  the name of an annotation
 BROKER_OWNED: Final = frozenset(
     (
         "x-opt-sequence-number",
@@ -31,7 +33,7 @@ BROKER_OWNED: Final = frozenset(
         "x-opt-message-state",
         "x-opt-enqueue-sequence-number",
         "x-opt-deadletter-source",
-        "x-opt-lock-token",
+        LOCK_TOKEN,
         "x-opt-partition-id",
         "x-opt-offset",
         PARTITION_KEY,
@@ -60,7 +62,9 @@ _SOURCE: Final = _key("x-opt-deadletter-source")
 _PARTITION_KEY: Final = _key(PARTITION_KEY)
 _VIA_PARTITION_KEY: Final = _key(VIA_PARTITION_KEY)
 _SCHEDULED_TIME: Final = _key(SCHEDULED_TIME)
-_LOCK_TOKEN: Final = _key("x-opt-lock-token") + b"\x98"
+_LOCK_TOKEN: Final = _key(LOCK_TOKEN) + b"\x98"
+_LOCK_FRAME: Final = b"\x00\x53\x71\xc1" + bytes((len(_LOCK_TOKEN) + 17, 2))
+_NO_LOCK: Final = b"\x00\x53\x71\xc1\x01\x00"
 
 _FREE: Final = struct.Struct(f">{len(_SEQUENCE)}sq{len(_ENQUEUED)}sq{len(_ORIGINAL)}sq{len(_STATE)}sB")
 """The four annotations that every message has, in one piece."""
@@ -106,15 +110,14 @@ class Marks:
         self.locked_until_ms = locked_until_ms
         self.overlay = overlay
         self.lock_token = lock_token
-        """Given only where the token has no delivery tag to travel in (docs/protocol/amqp.md#lock-tokens)."""
+        """The lock that the receiver gets with it, None where it gets none (docs/protocol/amqp.md#lock-tokens)."""
 
 
 def render(message: Message, marks: Marks) -> list[bytes]:
     """The parts of the encoded message, ready to be written one after the other."""
     overlay = marks.overlay
     parts = [_header(message, marks, overlay)]
-    if marks.lock_token is not None:
-        parts.append(_delivery_annotations(marks.lock_token))
+    parts.append(_delivery_annotations(message, marks.lock_token))
     parts.append(_annotations(message, marks, overlay))
     if overlay is not None and (overlay.application or overlay.fields):
         _append_changed(parts, message, marks, overlay)
@@ -140,9 +143,16 @@ def _header(message: Message, marks: Marks, overlay: Overlay | None) -> bytes:
     return b"\x00\x53\x70\xc0" + bytes((len(body) + 1, 5)) + body
 
 
-def _delivery_annotations(lock_token: bytes) -> bytes:
-    body = _LOCK_TOKEN + lock_token
-    return b"\x00\x53\x71\xc1" + bytes((len(body) + 1, 2)) + body
+def _delivery_annotations(message: Message, lock_token: bytes | None) -> bytes:
+    """The lock's token, for clients that look for it here and not in the tag, then what the sender wrote."""
+    own = b"" if lock_token is None else _LOCK_TOKEN + lock_token
+    if message.delivery_annotations_at == 0:
+        return _NO_LOCK if lock_token is None else _LOCK_FRAME + own
+    pairs = [own] if own else []
+    for name, pair in _pairs(message.raw, message.delivery_annotations_at):
+        if name != LOCK_TOKEN:
+            pairs.append(pair)
+    return b"\x00\x53\x71" + _map(b"".join(pairs), 2 * len(pairs))
 
 
 def _annotations(message: Message, marks: Marks, overlay: Overlay | None) -> bytes:
@@ -158,21 +168,29 @@ def _annotations(message: Message, marks: Marks, overlay: Overlay | None) -> byt
         marks.state,
     )
     fixed = _HELD.pack(*own, _LOCKED, locked_ms) if locked_ms else _FREE.pack(*own)
-    if message.annotations_at == 0 and (overlay is None or overlay.dead_letter_source is None):
+    key = partition_key_of(message, overlay)
+    if key is None and message.annotations_at == 0 and (overlay is None or overlay.dead_letter_source is None):
         return (_HELD_FRAME if locked_ms else _FREE_FRAME) + fixed
     pairs = [fixed]
     if overlay is not None and overlay.dead_letter_source is not None:
         pairs.append(_SOURCE + encode(overlay.dead_letter_source))
+    if key is not None:
+        pairs.append(_PARTITION_KEY + encode(key))
     if message.annotations_at:
         _append_annotations(pairs, message)
     count = 2 * (len(pairs) - 1) + (10 if locked_ms else 8)
     return b"\x00\x53\x72" + _map(b"".join(pairs), count)
 
 
+def partition_key_of(message: Message, overlay: Overlay | None) -> str | None:
+    """The key as receivers see it: a session's id is the key of its messages, as in the cloud."""
+    if message.partition_key is not None:
+        return message.partition_key
+    return laid_over(overlay, GROUP_ID, message.session_id)
+
+
 def _append_annotations(pairs: list[bytes], message: Message) -> None:
     """The sender's annotations: those it may set in their proper types, the rest as they came."""
-    if message.partition_key is not None:
-        pairs.append(_PARTITION_KEY + encode(message.partition_key))
     if message.via_partition_key is not None:
         pairs.append(_VIA_PARTITION_KEY + encode(message.via_partition_key))
     if message.scheduled_ms:

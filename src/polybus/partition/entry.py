@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from polybus.message.message import GROUP_ID, MESSAGE_ID, Message
-from polybus.message.overlay import Overlay, overlay_from_bytes
+from polybus.message.overlay import Overlay, laid_over, overlay_from_bytes
 from polybus.message.rendering import STATE_ACTIVE, STATE_DEFERRED, Marks
 from polybus.partition.records import Stored
 
@@ -104,14 +104,6 @@ class Entry:
             self.overlay,
             lock_token,
         )
-
-
-def laid_over(overlay: Overlay | None, field: int, sent: str | None) -> str | None:
-    """A text of the properties section: as it was changed since, else as its sender wrote it."""
-    if overlay is None or field not in overlay.fields:
-        return sent
-    changed = overlay.fields[field]
-    return changed if isinstance(changed, str) else None
 
 
 def entry_from(log: Log, stored: Stored, deferred: bool) -> Entry:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from polybus.clock import Now
 from polybus.errors import EntityNotFound
 from polybus.message.message import GROUP_ID
-from polybus.message.overlay import Overlay
+from polybus.message.overlay import Overlay, laid_over
 from polybus.partition import sending, transfers
 from polybus.partition.broker import Broker
-from polybus.partition.entry import Entry, laid_over
+from polybus.partition.entry import Entry
 from polybus.partition.log import KINDS, MAIN
 from polybus.partition.output import Reply
 from polybus.partition.transfers import MOVED, RESERVED, Transfer

@@ -7,7 +7,7 @@ from typing import Final
 from polybus.clock import Now
 from polybus.message.message import GROUP_ID, Message
 from polybus.message.overlay import overlay_from_bytes
-from polybus.message.rendering import STATE_ACTIVE, STATE_DEFERRED, STATE_SCHEDULED, Marks
+from polybus.message.rendering import STATE_ACTIVE, STATE_DEFERRED, STATE_SCHEDULED, Marks, partition_key_of
 from polybus.partition import records
 from polybus.partition.broker import Broker, Steps
 from polybus.partition.log import MAIN, Log
@@ -23,7 +23,8 @@ GET_ROWS: Final = 64
 KEPT_ROWS: Final = 256
 """Rows that are read at once where cursors keep settled ones: there can be many between two that are shown."""
 MARKS_BYTES: Final = 256
-"""The most that the broker's header and annotations add to a message in a reply, and the reply's own frame for it."""
+"""The most that the broker's header and annotations add to a message in a reply, and the reply's own frame for it,
+besides the session's id, which they repeat as its key."""
 
 
 class Peeked:
@@ -140,6 +141,7 @@ def _peeked(
         raw = yield from _raw(broker, stored)
         if raw is not None:
             peeked = _shown(stored, Message(raw, True), state)
+            size += peeked.size - _reply_bytes(stored)
             if session is None or _session_of(peeked) == session:
                 result.append(peeked)
     return result
@@ -161,7 +163,8 @@ def _shown(stored: Stored, message: Message, state: int) -> Peeked:
     overlay = overlay_from_bytes(stored.overlay) if stored.overlay else None
     count = stored.delivery_count
     marks = Marks(stored.sequence, stored.enqueued_ms, stored.original, count, state, 0, overlay)
-    return Peeked(message, marks, _reply_bytes(stored))
+    key = partition_key_of(message, overlay)
+    return Peeked(message, marks, _reply_bytes(stored) + (0 if key is None else len(key.encode())))
 
 
 def _session_of(peeked: Peeked) -> object:

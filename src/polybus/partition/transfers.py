@@ -17,11 +17,12 @@ from polybus.message.overlay import (
     DEAD_LETTER_DESCRIPTION,
     DEAD_LETTER_REASON,
     NO_TTL,
+    laid_over,
     overlay_from_bytes,
 )
 from polybus.partition import records
 from polybus.partition.broker import Broker, Steps
-from polybus.partition.entry import Entry, laid_over
+from polybus.partition.entry import Entry
 from polybus.partition.log import KINDS, MAIN, TRANSFER_DEAD_LETTER, Log
 from polybus.partition.records import Stored
 from polybus.partition.storing import enter

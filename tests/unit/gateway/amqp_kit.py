@@ -393,6 +393,12 @@ class Got:
         return {str(key): value for key, value in self.message.annotations().items()}
 
     @property
+    def delivery_annotations(self) -> dict[str, Any]:
+        found, _ = decode(self.message.raw, self.message.delivery_annotations_at)
+        assert isinstance(found, dict)
+        return {str(key): value for key, value in found.items()}
+
+    @property
     def number(self) -> int:
         found: int = self.annotations["x-opt-sequence-number"]
         return found

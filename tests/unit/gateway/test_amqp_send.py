@@ -165,7 +165,7 @@ def test_a_message_that_is_none_is_refused_with_a_full_error(sim: SimBus, client
 
 
 @pytest.mark.parametrize("message_format", [0, BATCH_FORMAT])
-def test_delivery_annotations_behind_the_body_are_left_out(client: Client, message_format: int) -> None:
+def test_delivery_annotations_behind_the_body_arrive(client: Client, message_format: int) -> None:
     """The Python SDK writes them there, against AMQP 1.0 §3.2."""
     payload = text("m") + b"\x00\x53\x71" + encode({Symbol("x"): 1})
     sender = client.sender("q")
@@ -174,6 +174,7 @@ def test_delivery_annotations_behind_the_body_are_left_out(client: Client, messa
     client.receiver("q", 1)
     (got,) = client.deliveries()
     assert got.body == b"m"
+    assert got.delivery_annotations["x"] == 1
 
 
 @pytest.mark.parametrize("body", [b"", value(None), b"\x00\x53\x75\xa0\x00"])

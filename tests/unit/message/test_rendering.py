@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 
 from polybus.amqp.codec import decode, encode
@@ -183,12 +185,39 @@ def test_annotations_too_many_for_the_short_form() -> None:
     assert len(annotations) == 204
 
 
-def test_a_lock_token_travels_in_the_delivery_annotations_where_it_is_given() -> None:
+def test_a_lock_token_travels_in_the_delivery_annotations() -> None:
     found = sections(build(b"x"), Marks(1, 1, 0, 0, 0, 0, None, bytes(range(16))))
     annotations = found[0x71]
     assert isinstance(annotations, dict)
     assert annotations["x-opt-lock-token"].bytes == bytes(range(16))
-    assert 0x71 not in sections(build(b"x"), PLAIN)
+    assert sections(build(b"x"), PLAIN)[0x71] == {}
+
+
+def test_the_senders_delivery_annotations_go_out_beside_the_brokers() -> None:
+    sent: dict[object, object] = {Symbol("x-opt-lock-token"): UUID(int=7), "hop": [1], Symbol("x-opt-mine"): "kept"}
+    raw = b"\x00\x53\x71" + encode(sent) + build(b"x", message_id="m").raw
+    token = bytes(range(16))
+    marked = Marks(1, 1, 0, 0, 0, 0, None, token)
+    assert sections(Message(raw), marked)[0x71] == {
+        "x-opt-lock-token": UUID(bytes=token),
+        "hop": [1],
+        "x-opt-mine": "kept",
+    }
+    assert sections(Message(raw), PLAIN)[0x71] == {"hop": [1], "x-opt-mine": "kept"}
+
+
+def test_a_session_id_is_shown_as_the_partition_key() -> None:
+    own = sections(build(b"x", session_id="s"), PLAIN)[0x72]
+    assert isinstance(own, dict)
+    assert own["x-opt-partition-key"] == "s"
+    both = sections(build(b"x", session_id="s", partition_key="p"), PLAIN)[0x72]
+    assert isinstance(both, dict)
+    assert both["x-opt-partition-key"] == "p"
+    changed = Overlay()
+    changed.fields = {10: "other"}
+    moved = sections(build(b"x", session_id="s"), Marks(1, 1, 0, 0, 0, 0, changed))[0x72]
+    assert isinstance(moved, dict)
+    assert moved["x-opt-partition-key"] == "other"
 
 
 def test_an_overlay_is_read_as_it_was_written() -> None:

@@ -149,7 +149,7 @@ class ReceivingLink(SettlingLink):
         entry = delivery.entry
         token = delivery.token()
         tag = token[3::-1] + token[5:3:-1] + token[7:5:-1] + token[8:]
-        sent = self.outgoing.send(tag, render(entry.loaded(), entry.marks()), False, delivery)
+        sent = self.outgoing.send(tag, render(entry.loaded(), entry.marks(token)), False, delivery)
         if sent is None:
             give_back(delivery, self.endpoint.clock)
             return

@@ -96,6 +96,7 @@ class RequestLink(LinkEnd):
     def __init__(self, endpoint: AmqpEndpoint, link: IncomingLink, place: Place | None, key: NodeKey) -> None:
         super().__init__(endpoint, link, place, ANY_RIGHT)
         self.incoming = link
+        link.carries_requests = True
         self.key = key
 
     def start(self) -> None:

@@ -1,14 +1,14 @@
 """A client's message, also where its sections are not in the order that AMQP 1.0 §3.2 prescribes.
 
 The Python SDK writes delivery annotations last, behind the body and the footer, and the cloud service takes that.
-Delivery annotations are for the next hop, which is us, so nothing is lost when they are left out.
+They are put where they belong, between header and message annotations.
 """
 
 from __future__ import annotations
 
 from polybus.amqp.codec import skip
 from polybus.errors import ProtocolError
-from polybus.message.message import DELIVERY_ANNOTATIONS, Message
+from polybus.message.message import DELIVERY_ANNOTATIONS, HEADER, Message
 from polybus.message.sections import descriptor
 
 
@@ -20,7 +20,13 @@ def client_message(raw: bytes) -> Message:
         last = _last_section(raw)
         if last < 0:
             raise
-        return Message(raw[:last])
+        first = _after_header(raw)
+        return Message(raw[:first] + raw[last:] + raw[first:last])
+
+
+def _after_header(raw: bytes) -> int:
+    code, value_at = descriptor(raw, 0)
+    return skip(raw, value_at) if code == HEADER else 0
 
 
 def _last_section(raw: bytes) -> int:

@@ -20,6 +20,7 @@ from polybus.gateway.sas import Rights
 from polybus.namespace.entities.description import EntityAvailability, QueueDescription, SubscriptionDescription
 from polybus.namespace.entities.entity import Entity, Subscription
 from polybus.namespace.entities.names import Address, HttpTarget, fold, parse_forward_target
+from polybus.namespace.entities.rule import FilterKind
 from polybus.namespace.management.changes import Management
 
 MISSING_PARTITIONS = "x-polybus-missing-partitions"
@@ -120,8 +121,9 @@ class AtomCall:
 
 
 def entity_info(entity: Entity) -> RuntimeInfo:
-    """What a queue or a topic holds now; counting costs the same whatever it holds."""
+    """What a queue or a topic holds now; counting costs the same however many messages that is."""
     counts = entity.counts()
+    kinds = _filter_kinds(entity)
     return RuntimeInfo(
         size_bytes=counts.size_bytes,
         active_count=counts.active + counts.deferred,
@@ -130,9 +132,18 @@ def entity_info(entity: Entity) -> RuntimeInfo:
         transfer_count=counts.transfer,
         transfer_dead_letter_count=counts.transfer_dead_letter,
         subscription_count=len(entity.subscriptions),
+        sql_filter_count=len(kinds) - kinds.count(FilterKind.CORRELATION),
+        correlation_filter_count=kinds.count(FilterKind.CORRELATION),
         accessed_at_ms=entity.last_accessed_ms() or None,
         availability=entity.availability,
     )
+
+
+def _filter_kinds(entity: Entity) -> list[FilterKind]:
+    """The filters of a topic's subscriptions. The constant ones count as SQL, the default rule's too, as in the cloud."""
+    return [
+        rule.filter.kind for subscription in entity.subscriptions.values() for _, rule in subscription.rules.values()
+    ]
 
 
 def subscription_info(entity: Entity, subscription: Subscription) -> RuntimeInfo:

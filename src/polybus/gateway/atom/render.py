@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from polybus.gateway.atom.parse import MESSAGE_SIZE_SINCE
+from polybus.gateway.atom.parse import FILTER_COUNTS_SINCE, MESSAGE_SIZE_SINCE
 from polybus.gateway.atom.xml import boolean_text, described_xml, escape
 from polybus.gateway.durations import NEVER_TEXT, date_time_text, duration_text
 from polybus.namespace.entities.description import (
@@ -60,6 +60,10 @@ class AtomContext:
         return not self.api_version or self.api_version >= MESSAGE_SIZE_SINCE
 
     @property
+    def shows_filter_counts(self) -> bool:
+        return not self.api_version or self.api_version >= FILTER_COUNTS_SINCE
+
+    @property
     def authority(self) -> str:
         return urlsplit(self.base_url).netloc
 
@@ -75,6 +79,8 @@ class RuntimeInfo:
     transfer_count: int = 0
     transfer_dead_letter_count: int = 0
     subscription_count: int = 0
+    sql_filter_count: int = 0
+    correlation_filter_count: int = 0
     accessed_at_ms: int | None = None
     availability: EntityAvailability = EntityAvailability.AVAILABLE
 
@@ -136,6 +142,8 @@ _TOPIC_ORDER = (
     "SupportOrdering",
     "CountDetails",
     "SubscriptionCount",
+    "SqlFilterCount",
+    "CorrelationFilterCount",
     "AutoDeleteOnIdle",
     "EnablePartitioning",
     "EntityAvailabilityStatus",
@@ -259,6 +267,9 @@ def _state(description: Description, info: RuntimeInfo, context: AtomContext, mo
     if moment is Moment.READ:
         state["CountDetails"] = _count_details(info)
         state["SubscriptionCount"] = str(info.subscription_count)
+        if context.shows_filter_counts:
+            state["SqlFilterCount"] = str(info.sql_filter_count)
+            state["CorrelationFilterCount"] = str(info.correlation_filter_count)
     if context.shows_message_size:
         state["IsClientAffine"] = boolean_text(False)
     state |= _message_size(description, context)

@@ -27,7 +27,7 @@ from polybus.message.message import (
     Message,
     identifier_text,
 )
-from polybus.message.rendering import Marks, merged_properties
+from polybus.message.rendering import Marks, merged_properties, partition_key_of
 
 DEFAULT_CONTENT_TYPE = "application/atom+xml;type=entry;charset=utf-8"
 """What the cloud answers for a message that has no content type."""
@@ -64,7 +64,7 @@ def _broker_properties(message: Message, marks: Marks, fields: list[object], exp
         "Label": identifier_text(fields[SUBJECT]),
         "To": identifier_text(fields[TO]),
         "ReplyTo": identifier_text(fields[REPLY_TO]),
-        "PartitionKey": message.partition_key,
+        "PartitionKey": partition_key_of(message, marks.overlay),
         "ViaPartitionKey": message.via_partition_key,
         "DeadLetterSource": None if marks.overlay is None else marks.overlay.dead_letter_source,
     }

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from azure.servicebus import AutoLockRenewer
 from azure.servicebus.exceptions import MessageLockLostError
 
-from tests.sdk.python.bus import SHORT_LOCK, WAIT, Bus, numbered, peek_all, receive, receive_one, take, texts
+from tests.sdk.python.bus import SHORT_LOCK, WAIT, Bus, numbered, peek_all, receive, receive_one, soon, take, texts
 from tests.sdk.python.table import Table
 
 table = Table("locks")
@@ -62,6 +63,46 @@ def the_renewer_keeps_a_lock(bus: Bus) -> None:
         assert queue.receiver().receive_messages(max_wait_time=8) == []
         assert message.auto_renew_error is None
         receiver.complete_message(message)
+    assert peek_all(receiver) == []
+
+
+@table.behaviour()
+def many_locks_renewed_at_once(bus: Bus) -> None:
+    """The SDK's threads number their requests alike; the receiver lives on, and each request has its answer."""
+    queue = bus.queue(lock_duration=timedelta(minutes=1))
+    queue.send(*numbered(40))
+    receiver = queue.receiver()
+    messages = receive(receiver, 40)
+    before = max(message.locked_until_utc for message in messages)
+    with ThreadPoolExecutor(16) as pool:
+        for _ in range(5):
+            renewed = list(pool.map(receiver.renew_message_lock, messages))
+    assert min(renewed) >= before
+    with ThreadPoolExecutor(8) as pool:
+        peeked = list(pool.map(lambda _: len(receiver.peek_messages(40, sequence_number=1)), range(24)))
+    assert peeked == [40] * 24
+    for message in messages:
+        receiver.complete_message(message)
+    assert peek_all(receiver) == []
+
+
+@table.behaviour()
+def the_renewer_keeps_many_locks(bus: Bus) -> None:
+    """All of them, by several threads at once: none comes to anybody else while they are renewed."""
+    queue = bus.queue(lock_duration=2 * SHORT_LOCK)
+    queue.send(*numbered(30))
+    with AutoLockRenewer(max_workers=16) as renewer:
+        receiver = queue.receiver(auto_lock_renewer=renewer)
+        messages = receive(receiver, 30)
+        first = {message.message_id: message.locked_until_utc for message in messages}
+        other = queue.receiver()
+        deadline = soon(WAIT)
+        while any(message.locked_until_utc <= first[message.message_id] for message in messages):
+            assert datetime.now(UTC) < deadline, "not every lock was renewed"
+            assert other.receive_messages(max_wait_time=1) == []
+        assert [message.auto_renew_error for message in messages] == [None] * 30
+        for message in messages:
+            receiver.complete_message(message)
     assert peek_all(receiver) == []
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 from azure.servicebus import ServiceBusMessage
-from azure.servicebus.management import EntityAvailabilityStatus, SqlRuleAction, SqlRuleFilter
+from azure.servicebus.management import CorrelationRuleFilter, EntityAvailabilityStatus, SqlRuleAction, SqlRuleFilter
 
 from tests.sdk.python.bus import Bus, peek_all, take
 from tests.sdk.python.table import Table
@@ -115,6 +115,22 @@ def counts_and_sizes_are_sums_over_all_partitions(bus: Bus) -> None:
     assert len(peek_all(receiver)) == 12
     assert queue.runtime().total_message_count == 12
     assert queue.runtime().size_in_bytes < runtime.size_in_bytes
+
+
+@table.behaviour(since="7.15")
+def a_topic_counts_its_filters(bus: Bus) -> None:
+    topic = bus.topic()
+    bus.subscription(topic, "a")
+    bus.subscription(topic, "b")
+    bus.admin.create_rule(topic.name, "a", "sql", filter=SqlRuleFilter("x = 1"))
+    bus.admin.create_rule(topic.name, "a", "one", filter=CorrelationRuleFilter(correlation_id="1"))
+    bus.admin.create_rule(topic.name, "b", "two", filter=CorrelationRuleFilter(label="2"))
+    found = bus.admin.get_topic_runtime_properties(topic.name)
+    assert (found.sql_filter_count, found.correlation_filter_count) == (3, 2)
+    bus.admin.delete_rule(topic.name, "b", "$Default")
+    bus.admin.delete_subscription(topic.name, "a")
+    found = bus.admin.get_topic_runtime_properties(topic.name)
+    assert (found.sql_filter_count, found.correlation_filter_count) == (0, 1)
 
 
 @table.behaviour()

@@ -51,6 +51,19 @@ def refused(bus: Bus, queue: Entity, error: type[Exception], words: str | None =
 
 
 @table.behaviour()
+def a_session_id_is_shown_as_the_partition_key(bus: Bus) -> None:
+    """In every queue, with sessions or without, as the cloud does."""
+    for options in ({"session_id": "s"}, {}):
+        queue = bus.queue(requires_session=bool(options))
+        queue.send(ServiceBusMessage("x", session_id="s"))
+        receiver = queue.receiver(**options)
+        message = receive_one(receiver)
+        assert (message.session_id, message.partition_key) == ("s", "s")
+        (peeked,) = peek_all(receiver)
+        assert peeked.partition_key == "s"
+
+
+@table.behaviour()
 def a_session_by_its_name(bus: Bus) -> None:
     queue = session_queue(bus, "a", "b")
     receiver = queue.receiver(session_id="b")

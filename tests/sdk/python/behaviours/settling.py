@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from azure.servicebus import ServiceBusMessage, ServiceBusMessageState, ServiceBusReceivedMessage, ServiceBusReceiver
+from azure.servicebus import (
+    ServiceBusMessage,
+    ServiceBusMessageState,
+    ServiceBusReceivedMessage,
+    ServiceBusReceiveMode,
+    ServiceBusReceiver,
+)
 from azure.servicebus.exceptions import MessageAlreadySettled, MessageLockLostError, ServiceBusError
 
 from tests.sdk.python.bus import Bus, Entity, nothing_comes, numbered, peek_all, receive, receive_one, take, texts
@@ -230,6 +236,24 @@ def abandoning_a_dead_letter_has_no_end(bus: Bus) -> None:
         dead.abandon_message(message)
         message = receive_one(dead)
     assert message.dead_letter_reason == "why"
+
+
+@table.behaviour()
+def lock_tokens_in_delivery_annotations(bus: Bus) -> None:
+    """A lock is told twice: by the delivery's tag, and in the annotations. Without a lock there is none."""
+    queue = bus.queue()
+    queue.send(*numbered(3))
+    receiver = queue.receiver()
+    locked, kept = receive(receiver, 2)
+    assert locked.raw_amqp_message.delivery_annotations == {b"x-opt-lock-token": locked.lock_token}
+    assert locked.lock_token != kept.lock_token
+    receiver.defer_message(locked)
+    (deferred,) = receiver.receive_deferred_messages([locked.sequence_number])
+    assert deferred.raw_amqp_message.delivery_annotations == {b"x-opt-lock-token": deferred.lock_token}
+    removed = receive_one(queue.receiver(receive_mode=ServiceBusReceiveMode.RECEIVE_AND_DELETE))
+    assert removed.raw_amqp_message.delivery_annotations == {}
+    peeked = peek_all(receiver)
+    assert [message.raw_amqp_message.delivery_annotations for message in peeked] == [{}, {}]
 
 
 @table.behaviour()
