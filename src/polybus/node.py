@@ -28,7 +28,8 @@ from polybus.gateway.listener import Listener
 from polybus.gateway.servers import amqp_protocol, http_protocol
 from polybus.gateway.tls import ensure_certificates, server_context, trust_lines
 from polybus.hosting.catalogue import Catalogue
-from polybus.hosting.opener import Opener
+from polybus.hosting.opener import Opener, shown_url
+from polybus.hosting.places import address_of, place_of
 from polybus.hosting.store_host import StoreHost
 from polybus.namespace.bus import Bus
 from polybus.namespace.entities.description import AccessRight, AuthorizationRule
@@ -108,12 +109,16 @@ class Node:
         _raise_file_limit()
         loop = asyncio.get_running_loop()
         _prepare_folder(self.options.data)
-        self.bus = Bus(loop, self.clock, self._store_hosts(loop), self._catalogue(loop), self.options.tier)
+        self.catalogue = self._catalogue(loop)
+        hosts = [self._store_host(url) for url in self.options.stores]
+        self.bus = Bus(loop, self.clock, hosts, self.catalogue, self.options.tier)
+        self.bus.find_store = self._find_store
         self.bus.on_error = lambda error: log.error("a store's contents cannot be used: %s", error)
         await run(self.bus.start(self._namespaces()))
         if not any(store.available for store in self.bus.stores):
             problems = "; ".join(f"{store.url}: {store.last_error}" for store in self.bus.stores)
             raise ConfigError(f"no messaging store can be opened: {problems}")
+        self._tell_of_missing()
         if self.options.config is not None:
             await run(provision(self.bus, self.options.config))
         self.gateway = Gateway(self.bus, self.common_keys(), own_keys=self._own_keys())
@@ -164,16 +169,41 @@ class Node:
         config = self.options.config
         return {} if config is None else {one.name: one.authorization_rules for one in config.namespaces}
 
-    def _store_hosts(self, loop: asyncio.AbstractEventLoop) -> list[StoreHost]:
-        hosts = []
-        for url in self.options.stores:
-            faults = Faults()
-            self.faults.append(faults)
-            opener = Opener(url, loop, None if self.options.production else faults, self.options.unsafe)
-            host = StoreHost(opener.shown, loop, opener)
-            host.on_fenced = _report_fence
-            hosts.append(host)
-        return hosts
+    def _store_host(self, url: str) -> StoreHost:
+        loop = asyncio.get_running_loop()
+        faults = Faults()
+        self.faults.append(faults)
+        place = place_of(shown_url(url), self.options.data)
+        opener = Opener(
+            url,
+            loop,
+            None if self.options.production else faults,
+            self.options.unsafe,
+            lambda: place in self.catalogue.places.values(),
+        )
+        host = StoreHost(opener.shown, loop, opener)
+        host.place = place
+        host.on_fenced = _report_fence
+        return host
+
+    def _find_store(self, place: str, store_id: bytes) -> StoreHost:
+        """A store that the catalogue knows and that was not named."""
+        host = self._store_host(address_of(place, self.options.data))
+        host.store_id = store_id
+        log.warning("%s: was not named, and belongs to the catalogue: it is opened, too", host.url)
+        return host
+
+    def _tell_of_missing(self) -> None:
+        for store in (store for store in self.bus.stores if not store.available):
+            log.error("%s: CANNOT BE OPENED, its messages are out of reach: %s", store.url, store.last_error)
+        for store in self.bus.missing:
+            names = sorted({self.bus.entities[entity_id].name for entity_id, _ in store.tenants})
+            log.error(
+                "%s: MISSING, with %d partitions of %s: their messages are out of reach. Name it with --store.",
+                store.url,
+                len(store.tenants),
+                ", ".join(names[:5]) + (" and others" if len(names) > 5 else ""),
+            )
 
     def _catalogue(self, loop: asyncio.AbstractEventLoop) -> Catalogue:
         url = self.options.catalogue

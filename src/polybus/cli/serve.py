@@ -30,6 +30,10 @@ READY_PHRASE = "Emulator Service is Successfully Up!"
 """What tools wait for that were made for the emulator."""
 
 
+STORES = 4
+"""Messaging stores of a new data folder."""
+
+
 class Profile(enum.StrEnum):
     DEVELOPMENT = "development"
     PRODUCTION = "production"
@@ -57,7 +61,10 @@ def serve(
         list[str] | None,
         typer.Option(help="A messaging store: rocksdb:PATH, postgresql://…, memory: (repeatable)."),
     ] = None,
-    stores: Annotated[int, typer.Option(min=1, help="RocksDB stores in the data folder, without --store.")] = 4,
+    stores: Annotated[
+        int | None,
+        typer.Option(min=1, help="RocksDB stores in the data folder, without --store; 4 in a new one."),
+    ] = None,
     catalogue: Annotated[str | None, typer.Option(help="Where the catalogue is kept.")] = None,
     key: Annotated[
         list[str] | None,
@@ -89,6 +96,7 @@ def serve(
 ) -> None:
     """Runs a bus. Ready when it prints a line that starts with `ready`; SIGTERM or Ctrl-C stops it cleanly."""
     from polybus.gateway.config.file import load
+    from polybus.hosting.places import own_stores
     from polybus.node import Options
 
     configure_logs(log_form is LogForm.JSON, verbose)
@@ -96,7 +104,7 @@ def serve(
     try:
         options = Options(
             data=data,
-            stores=store or [f"rocksdb:{data / 'stores' / str(index)}" for index in range(stores)],
+            stores=store or own_stores(data, stores) or own_stores(data, STORES),
             catalogue=catalogue,
             host=host,
             amqp_port=amqp_port if port is None else port,
@@ -153,7 +161,7 @@ def announce(node: Node) -> None:
     (amqp_host, amqp_port), (http_host, http_port) = node.addresses["amqp"], node.addresses["http"]
     tls_host, tls_port = node.addresses["tls"]
     print(f"polybus {polybus.__version__} ({polybus.BUILD} build)")
-    for store in node.bus.stores:
+    for store in [*node.bus.stores, *node.bus.missing]:
         state = "unsafe: it confirms before it has synced" if store.unsafe else store.state.value
         print(f"store {store.url}: {state}")
     if EMULATOR_KEY in node.common_keys():

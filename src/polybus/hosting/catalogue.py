@@ -95,6 +95,8 @@ class Catalogue:
         self.incarnation = 0
         self.stores: list[str] = []
         """Ids of the messaging stores, in the order in which they were first seen."""
+        self.places: dict[str, str] = {}
+        """Where each of them was seen last, by its id."""
 
     async def open(self) -> None:
         """Opens the store and checks that this version can read what it holds."""
@@ -110,6 +112,7 @@ class Catalogue:
             self.next_entity = meta["next_entity"]
             self.incarnation = meta["incarnation"]
             self.stores = meta["stores"]
+            self.places = meta.get("places", {})
             self._writes = meta["writes"]
 
     async def rows(self, prefix: bytes) -> list[Row]:
@@ -211,6 +214,7 @@ class Catalogue:
             "next_entity": self.next_entity,
             "incarnation": self.incarnation,
             "stores": self.stores,
+            "places": self.places,
             "writes": self._writes,
         }
         changes.put(META, meta)

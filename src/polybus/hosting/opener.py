@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 
 from polybus.errors import PolybusError, StoreError
+from polybus.hosting.places import is_there
 from polybus.promise import Promise
 from polybus.store.base import Store
 from polybus.store.driver import InlineDriver, StoreDriver, ThreadDriver
@@ -17,7 +19,17 @@ from polybus.store.open import open_store
 class Opener:
     """Opens a store off the loop, again and again as it is asked; a memory store keeps what it held."""
 
-    def __init__(self, url: str, loop: asyncio.AbstractEventLoop, faults: Faults | None, unsafe: bool) -> None:
+    def __init__(
+        self,
+        url: str,
+        loop: asyncio.AbstractEventLoop,
+        faults: Faults | None,
+        unsafe: bool,
+        must_exist: Callable[[], bool] = bool,
+    ) -> None:
+        """`must_exist` says whether a store is known to lie there: a new one in its place, made because its disk is
+        not mounted, would hide that its messages are gone."""
+        self._must_exist = must_exist
         self._url = url
         self._loop = loop
         self._faults = faults
@@ -42,6 +54,8 @@ class Opener:
     def _store(self) -> Store:
         if self._faults is not None:
             self._faults.meet("open")
+        if self._must_exist() and not is_there(self._url):
+            raise StoreError(f"{self.shown}: the messaging store that was there is gone; is its disk mounted?")
         if self._memory is not None:
             inner: Store = self._memory.reopen()
         else:

@@ -48,6 +48,8 @@ class StoreHost:
     def __init__(self, url: str, loop: Loop, opener: Opener) -> None:
         self.url = url
         self.store_id = b""
+        self.place: str | None = None
+        """Where the catalogue notes that it lies; None where it lies nowhere that outlasts the process."""
         self.state = StoreState.MISSING
         self.last_error: str | None = None
         self.driver: StoreDriver | None = None

@@ -64,6 +64,8 @@ class Bus:
         self.publishing = Publishing(self)
         self.auditing = Auditing(self)
         self.on_error: Callable[[PolybusError], None] | None = None
+        self.find_store: Callable[[str, bytes], StoreHost] | None = None
+        """Makes the host of a store that was not given, by the place that the catalogue notes for it."""
         self._absent: dict[bytes, StoreHost] = {}
         catalogue.loop = loop
         self.stopping = False
@@ -77,6 +79,8 @@ class Bus:
         await self.recovery.load()
         for opened in [store.open() for store in self.stores]:
             await opened
+        for opened in [store.open() for store in self._find_stores()]:
+            await opened
         await self._load(names)
         await self._note_stores()
         await self.cursors.load()
@@ -88,6 +92,20 @@ class Bus:
         for store in self.stores:
             if store.available:
                 await self.recovery.begin(store)
+
+    def _find_stores(self) -> list[StoreHost]:
+        """Stores of the catalogue that nobody named: without them a part of the messages would be out of reach."""
+        if self.find_store is None:
+            return []
+        given = {store.store_id.hex() for store in self.stores} | {store.place for store in self.stores}
+        noted = [(store_id, self.catalogue.places.get(store_id)) for store_id in self.catalogue.stores]
+        found = [
+            self.find_store(place, bytes.fromhex(store_id))
+            for store_id, place in noted
+            if place is not None and place not in given and store_id not in given
+        ]
+        self.stores += found
+        return found
 
     async def _note_stores(self) -> None:
         """New stores are noted; one that stands in twice is refused, and so is one that is another bus's."""
@@ -110,8 +128,12 @@ class Bus:
                 )
             fresh.append(store)
         ids = [store.store_id.hex() for store in fresh if not self._is_noted(store)]
-        if ids:
-            self.catalogue.stores = self.catalogue.stores + ids
+        self.catalogue.stores = self.catalogue.stores + ids
+        places = {store.store_id.hex(): store.place for store in self.stores if store.place and self._is_noted(store)}
+        if ids or places.items() - self.catalogue.places.items():
+            taken = places.values()
+            others = {known: place for known, place in self.catalogue.places.items() if place not in taken}
+            self.catalogue.places = {**others, **places}
             await self.catalogue.write(Changes())
 
     def _is_noted(self, store: StoreHost) -> bool:
@@ -160,6 +182,17 @@ class Bus:
             found.last_error = "it was not given when the bus was started, or cannot be opened"
             self._absent[store_id] = found
         return found
+
+    @property
+    def missing(self) -> list[StoreHost]:
+        """Stand-ins for stores that hold partitions and were neither given nor found. One that was given and does not
+        open is among `stores` instead."""
+        here = {store.place for store in self.stores if store.place is not None and not store.store_id}
+        return [
+            absent
+            for store_id, absent in self._absent.items()
+            if absent.tenants and self.catalogue.places.get(store_id.hex()) not in here
+        ]
 
     def misses(self, store: StoreHost) -> bool:
         """Whether an entity of this store has partitions on one that was not given: its marks cannot be read."""

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from polybus.amqp.codec import decode
 from polybus.errors import ProtocolError, StoreCorrupt, StoreError
+from polybus.hosting.places import own_stores
 from polybus.namespace.delivery.sender import MARKS
 from polybus.operations.catalogue_facts import CatalogueFacts, EntityFacts
 from polybus.operations.findings import PREFIX_BYTES, Finding, Findings
@@ -86,18 +87,11 @@ class Report:
 
 def store_urls(data: Path) -> list[str]:
     """The messaging stores that a data folder holds, in the order of their names."""
-    folder = data / "stores"
-    if not folder.is_dir():
-        return []
-    return [f"rocksdb:{path}" for path in sorted(folder.iterdir(), key=_by_number) if path.is_dir()]
+    return own_stores(data, None)
 
 
 def catalogue_url(data: Path) -> str:
     return f"rocksdb:{data / 'catalogue'}"
-
-
-def _by_number(path: Path) -> tuple[int, str]:
-    return (int(path.name), "") if path.name.isdecimal() else (1 << 62, path.name)
 
 
 def check(catalogue: str, stores: list[str]) -> Report:

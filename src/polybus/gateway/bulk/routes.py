@@ -136,7 +136,7 @@ def _stores(call: Call) -> dict[str, object]:
                 "committed_bytes": store.committed_bytes,
                 "commit_failures": store.commit_failures,
             }
-            for number, store in enumerate(call.gateway.bus.stores)
+            for number, store in enumerate([*call.gateway.bus.stores, *call.gateway.bus.missing])
         ]
     }
 

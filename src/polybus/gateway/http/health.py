@@ -40,18 +40,20 @@ class Health:
     async def ready(self) -> Response:
         stores = self._gateway.bus.stores
         working = await self._probe()
+        missing = self._gateway.bus.missing
         well = any(working) and self._is_ready() and not self._gateway.stopping
         details: dict[str, object] = {
-            "degraded": not all(working),
+            "degraded": not all(working) or bool(missing),
+            "missing": len(missing),
             "unsafe": any(store.unsafe for store in stores),
             "stores": [
                 {"state": store.state.value, "commits": answers, "unsafe": store.unsafe, "full": store.full}
-                for store, answers in zip(stores, working, strict=True)
+                for store, answers in zip([*stores, *missing], [*working, *[False] * len(missing)], strict=True)
             ],
             "version": __version__,
             "uptime_s": int(time.monotonic() - self._started_s),
         }
-        return _answer(well, _message(well, working), details)
+        return _answer(well, _message(well, working, sum(len(store.tenants) for store in missing)), details)
 
     async def _probe(self) -> list[bool]:
         """Which stores commit. Callers that come while a probe is under way share it."""
@@ -80,12 +82,17 @@ async def commits(store: StoreHost) -> bool:
     return answered.done() and answered.exception() is None
 
 
-def _message(well: bool, working: list[bool]) -> str:
+def _message(well: bool, working: list[bool], out_of_reach: int) -> str:
     if not well:
         return "Polybus is not ready: no messaging store takes messages."
+    text = "Polybus is ready."
     if not all(working):
-        return f"Polybus is ready; {working.count(False)} of {len(working)} messaging stores do not take messages."
-    return "Polybus is ready."
+        text = f"Polybus is ready; {working.count(False)} of {len(working)} messaging stores do not take messages."
+    if out_of_reach:
+        text += (
+            f" {out_of_reach} partitions lie in messaging stores that are MISSING: their messages are out of reach."
+        )
+    return text
 
 
 def _answer(well: bool, message: str, details: dict[str, object]) -> Response:

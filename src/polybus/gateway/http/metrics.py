@@ -151,7 +151,7 @@ def _gateway(page: Exposition, gateway: Gateway) -> None:
 
 
 def _stores(page: Exposition, gateway: Gateway) -> None:
-    for number, store in enumerate(gateway.bus.stores):
+    for number, store in enumerate([*gateway.bus.stores, *gateway.bus.missing]):
         labels = {"store": str(number), "id": store.store_id.hex()}
         page.add("polybus_store_up", labels, int(store.available))
         page.add("polybus_store_state", {**labels, "state": store.state.value}, 1)
