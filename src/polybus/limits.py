@@ -383,6 +383,22 @@ MOVE_NUMBERS = 1_000
 """Messages that one move takes by their numbers; they travel in one batch for each partition."""
 BULK_MOVE_BYTES = 16 * 1024 * 1024
 """A move with bodies in it: a repaired message of several megabytes, or many small ones, in base64."""
+JOBS_AT_ONCE = 8
+"""Purges, redrives and the like that run at once: each reads as fast as its stores answer."""
+JOBS_REMEMBERED = 100
+"""Jobs that have ended and can still be asked about."""
+JOB_WAIT_SECONDS = 60
+"""How long a request may wait for its job to end, before it has to ask again."""
+JOB_SAMPLES = 20
+"""Sequence numbers that a dry run shows of the messages it has found."""
+SESSIONS_PER_PAGE = 1_000
+"""Sessions that one answer lists: each costs a few reads."""
+HOLDER_CHARACTERS = 256
+"""What is shown of a receiver that holds a session: clients choose these names."""
+DRY_RUN_MATCHES = 1_000
+"""Messages that a dry run of a rule names; it counts all of them."""
+DRY_RUN_MESSAGES = 100_000
+"""Messages that one dry run of a rule looks at, a few seconds' work; it says where to go on."""
 EVENTS_PER_READ = 10_000
 
 # --- spark: the pipeline's own patience ---

@@ -337,6 +337,16 @@ def with_body(message: Message, body: bytes) -> Message:
     return Message(bytes(out), message.trusted)
 
 
+def with_scheduled_time(message: Message, scheduled_ms: int) -> Message:
+    """The same message, to be enqueued at another time; it must have one already."""
+    annotations = message.annotations()
+    annotations[Symbol(SCHEDULED_TIME)] = Timestamp(scheduled_ms)
+    out = bytearray(message.raw[: message.annotations_at])
+    encode_into(out, annotations)
+    out += message.raw[skip(message.raw, message.annotations_at) :]
+    return Message(bytes(out), message.trusted)
+
+
 def _append(out: bytearray, code: int, value: object) -> None:
     out += bytes((0x00, 0x53, code))
     encode_into(out, value)

@@ -19,6 +19,7 @@ from polybus.hosting.recovery import Recovery
 from polybus.hosting.store_host import StoreHost
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.entities.tiers import STANDARD, Tier
+from polybus.namespace.jobs.job import Jobs
 from polybus.namespace.management.auditing import Auditing
 from polybus.namespace.management.cleanup import Remains
 from polybus.namespace.namespace import Namespace
@@ -63,6 +64,7 @@ class Bus:
         self.cursors = Cursors(self)
         self.publishing = Publishing(self)
         self.auditing = Auditing(self)
+        self.jobs = Jobs(self)
         self.on_error: Callable[[PolybusError], None] | None = None
         self.find_store: Callable[[str, bytes], StoreHost] | None = None
         """Makes the host of a store that was not given, by the place that the catalogue notes for it."""

@@ -25,7 +25,7 @@ from polybus.partition.sessions import SessionBook
 from polybus.partition.settings import EntitySettings, LogSettings
 from polybus.partition.stages import Stages
 from polybus.partition.timetable import NOT_DUE, Timetable
-from polybus.partition.unsynced import Unsynced
+from polybus.partition.unsynced import Rescheduled, Unsynced
 from polybus.rows import Get, Read, Row, Scan
 
 __all__ = ["NOT_DUE", "Answer", "Broker", "Router", "Steps", "read_token"]
@@ -98,6 +98,7 @@ class Broker:
         self.highest_subscription = 0
         """The highest number of a subscription that the store held rows of when it was opened."""
         self.scheduled_removed = Unsynced()
+        self.rescheduled = Rescheduled()
         self.inbox: dict[tuple[int, int], int] = {}
         """Source to the last number taken over from it."""
         self.outbox: dict[tuple[int, int], int] = {}

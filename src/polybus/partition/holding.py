@@ -215,7 +215,7 @@ def set_state(
     broker: Broker, log: Log, session: Session, state: bytes | None, now: Now, reply: Reply, context: object
 ) -> Steps[None]:
     """Stores a session's state, or clears it."""
-    old = yield from _stored_state(log, session.id)
+    old = yield from stored_state(log, session.id)
     if session.lost:
         raise _lost(session)
     key = records.session_prefix(log.state_prefix, session.id)
@@ -234,11 +234,11 @@ def set_state(
 
 
 def get_state(log: Log, session_id: str) -> Steps[bytes | None]:
-    value = yield from _stored_state(log, session_id)
+    value = yield from stored_state(log, session_id)
     return None if value is None else records.unsealed(value, "a session's state")[8:]
 
 
-def _stored_state(log: Log, session_id: str) -> Steps[bytes | None]:
+def stored_state(log: Log, session_id: str) -> Steps[bytes | None]:
     """The row of a session's state, as it is or will be when everything is synced."""
     states = book(log).states
     ticket = states.read_begins()
@@ -268,10 +268,10 @@ def list_sessions(log: Log, after: str | None, limit: int, updated_after_ms: int
             start = key + b"\x00"
     if updated_after_ms is None:
         yield from _list_with_messages(log, after, limit, found)
-    return sorted(found, key=_listing_order)[:limit]
+    return sorted(found, key=listing_order)[:limit]
 
 
-def _listing_order(session_id: str) -> tuple[int, bytes]:
+def listing_order(session_id: str) -> tuple[int, bytes]:
     text = session_id.encode()
     return len(text), text
 

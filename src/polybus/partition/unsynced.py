@@ -68,3 +68,27 @@ class Unsynced:
 
     def forgotten(self, row: object) -> None:
         """Every read shows the row as it is now; those who keep it in memory for that reason may let it go."""
+
+
+class Rescheduled(Unsynced):
+    """Scheduled messages that were given another time which a read may not show yet, by number."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._now: dict[int, tuple[int, int]] = {}
+        """Number to the time at which the message is due now, and to its size."""
+
+    def moved(self, batch: Output, number: int, due_ms: int, size: int) -> None:
+        self._now[number] = (due_ms, size)
+        self.changed(batch, number)
+
+    def due(self, number: int, read_ms: int) -> int:
+        """When the message is due, where a read has shown `read_ms`."""
+        return self._now[number][0] if number in self._now else read_ms
+
+    def size(self, number: int, read: int) -> int:
+        return self._now[number][1] if number in self._now else read
+
+    def forgotten(self, row: object) -> None:
+        assert isinstance(row, int)
+        del self._now[row]

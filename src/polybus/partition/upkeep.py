@@ -67,7 +67,7 @@ def expire_locks(broker: Broker, now: Now) -> list[Session]:
 def activate(broker: Broker, now: Now) -> Steps[None]:
     """Makes scheduled messages active whose time has come: each gets a new number."""
     table = broker.schedule
-    ticket = broker.scheduled_removed.read_begins()
+    tickets = broker.scheduled_removed.read_begins(), broker.rescheduled.read_begins()
     table.step_begins()
     try:
         yield from _activate(broker, broker.wall(now))
@@ -75,7 +75,8 @@ def activate(broker: Broker, now: Now) -> Steps[None]:
         table.step_fails()
         raise
     finally:
-        broker.scheduled_removed.read_ends(ticket)
+        broker.scheduled_removed.read_ends(tickets[0])
+        broker.rescheduled.read_ends(tickets[1])
 
 
 def _activate(broker: Broker, wall_ms: int) -> Steps[None]:
@@ -87,7 +88,8 @@ def _activate(broker: Broker, wall_ms: int) -> Steps[None]:
     prefix = broker.prefix + records.SCHEDULED
     values = yield Get([records.number_key(prefix, number) for _, number in ripe])
     for (due_ms, number), value in zip(ripe, values, strict=True):
-        if isinstance(value, bytes) and number not in broker.scheduled_removed:
+        stays = number in broker.scheduled_removed or broker.rescheduled.due(number, due_ms) != due_ms
+        if isinstance(value, bytes) and not stays:
             _activate_one(broker, due_ms, number, Stored(value), wall_ms)
     if len(ripe) < len(due):
         table.step_ends(NOT_DUE, due[len(ripe)][0], b"")
@@ -115,23 +117,40 @@ def remove_scheduled(broker: Broker, due_ms: int, number: int, size: int) -> Non
 
 def cancel(broker: Broker, now: Now, numbers: list[int], reply: Reply, context: object) -> Steps[None]:
     """Takes scheduled messages back, all or none."""
-    wanted = list(dict.fromkeys(numbers))
-    prefix = broker.prefix + records.SCHEDULED
-    ticket = broker.scheduled_removed.read_begins()
-    try:
-        values = yield Get([records.number_key(prefix, number) for number in wanted])
-        found: list[Stored] = []
-        for number, value in zip(wanted, values, strict=True):
-            if not isinstance(value, bytes) or number in broker.scheduled_removed:
-                raise MessageNotFound(f"The scheduled message {number} could not be found.")
-            found.append(Stored(value))
-    finally:
-        broker.scheduled_removed.read_ends(ticket)
+    found, missing = yield from still_scheduled(broker, numbers)
+    if missing:
+        raise MessageNotFound(f"The scheduled message {missing[0]} could not be found.")
     broker.wall(now)
     broker.settings.own.accessed_ms = now.wall_ms
-    for number, stored in zip(wanted, found, strict=True):
-        remove_scheduled(broker, stored.expires_ms, number, stored.size)
+    for stored in found:
+        take_back(broker, stored)
     broker.out().replies.append((reply, context, None))
+
+
+def take_back(broker: Broker, stored: Stored) -> None:
+    """Removes a message that was found to be scheduled."""
+    number, known = stored.sequence, broker.rescheduled
+    remove_scheduled(broker, known.due(number, stored.expires_ms), number, known.size(number, stored.size))
+
+
+def still_scheduled(broker: Broker, numbers: list[int]) -> Steps[tuple[list[Stored], list[int]]]:
+    """The messages with these numbers that are scheduled, and the numbers of the others."""
+    wanted = list(dict.fromkeys(numbers))
+    prefix = broker.prefix + records.SCHEDULED
+    found: list[Stored] = []
+    missing: list[int] = []
+    tickets = broker.scheduled_removed.read_begins(), broker.rescheduled.read_begins()
+    try:
+        values = yield Get([records.number_key(prefix, number) for number in wanted])
+        for number, value in zip(wanted, values, strict=True):
+            if isinstance(value, bytes) and number not in broker.scheduled_removed:
+                found.append(Stored(value))
+            else:
+                missing.append(number)
+    finally:
+        broker.scheduled_removed.read_ends(tickets[0])
+        broker.rescheduled.read_ends(tickets[1])
+    return found, missing
 
 
 def sweep(broker: Broker, now: Now) -> Steps[None]:

@@ -18,6 +18,7 @@ from polybus.errors import EntityNotFound, PolybusError, StoreError, Unauthorize
 from polybus.gateway.amqp.addresses import Place
 from polybus.gateway.amqp.errors import amqp_error, condition_of, description_of, is_bug, new_tracking_id
 from polybus.gateway.sas import Rights
+from polybus.limits import HOLDER_CHARACTERS
 
 if TYPE_CHECKING:
     from polybus.gateway.amqp.endpoint import AmqpEndpoint
@@ -53,6 +54,11 @@ class LinkEnd:
         link.context = self
         if place is not None:
             place.entity.watchers[self] = self.entity_changed
+
+    def __str__(self) -> str:
+        """Whose link it is, for those who ask who holds a session."""
+        peer = self.endpoint.connection.peer
+        return f"{'' if peer is None else peer.container_id}/{self.link.name}"[:HOLDER_CHARACTERS]
 
     def note_entity(self, entity: Entity) -> None:
         """Messages travel here: the first such entity of a session is where its transactions begin."""

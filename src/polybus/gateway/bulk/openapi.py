@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from polybus import __version__
+from polybus import __version__, limits
 from polybus.gateway.bulk.arrow import ARROW_TYPE, END_KEY
 from polybus.gateway.bulk.rows import WRITE_COLUMNS
 from polybus.message.columns import READ_COLUMNS
@@ -35,6 +35,8 @@ def openapi() -> dict[str, Any]:
             **_reading(),
             **_cursors(),
             **_writing(),
+            **_verbs(),
+            **_jobs(),
             "/$polybus/stores": {"get": _of_namespace("All messaging stores")},
             "/$polybus/cursors": {"get": _of_namespace("All cursors of the namespace")},
         },
@@ -94,6 +96,7 @@ def _reading() -> dict[str, Any]:
                     _query("state", _TEXT, "active, deferred, scheduled (comma between), or dead-lettered"),
                     _query("partition", _INTEGER, "only this partition"),
                     _query("first", _INTEGER, "first sequence number"),
+                    *[_query(name, _TEXT, text) for name, text in _CHOICE.items() if name != "state"],
                     *shape,
                     form,
                     generation,
@@ -116,12 +119,12 @@ def _cursors() -> dict[str, Any]:
     fencing = _query("fencing", _INTEGER, "the lease's number")
     path = f"{_ENTITY}/cursors/{{cursor}}"
     start = {"oneOf": [{"enum": ["earliest", "latest"]}, _POSITIONS]}
-    limits = {"max_lag_seconds": _INTEGER, "max_lag_bytes": _INTEGER}
+    lag = {"max_lag_seconds": _INTEGER, "max_lag_bytes": _INTEGER}
     lease = {"holder": _TEXT, "ttl_seconds": _INTEGER, "fencing": _INTEGER, "force": {"type": "boolean"}}
     return {
         f"{_ENTITY}/cursors": {"get": _operation("The cursors of a log", [], "Listen")},
         path: {
-            "put": _operation("Create, or find", [name], "Listen", {"start": start, "time": _TEXT, **limits}),
+            "put": _operation("Create, or find", [name], "Listen", {"start": start, "time": _TEXT, **lag}),
             "get": _operation("One cursor", [name], "Listen"),
             "delete": _operation("Delete", [name, fencing, _query("force", _TEXT, "needs Manage")], "Listen"),
         },
@@ -156,6 +159,70 @@ def _writing() -> dict[str, Any]:
         f"{_ENTITY}/abort": {"post": _operation("Throw stages away", [], "Send", {"stages": stages})},
         f"{_ENTITY}/producers/{{producer}}": {"get": _operation("How far a producer is", [producer], "Send")},
         f"{_ENTITY}/move": {"post": _operation("Move messages by number", [], "Listen here, Send there", move)},
+    }
+
+
+_CHOICE = {
+    "state": "active, deferred, scheduled (comma between), or dead-lettered",
+    "from": "enqueued at this time or later",
+    "before": "enqueued before this time",
+    "due_from": "scheduled for this time or later",
+    "due_before": "scheduled for before this time",
+    "filter": "a condition, as a subscription's SQL rule has it",
+}
+"""The words by which messages are chosen."""
+
+
+def _verbs() -> dict[str, Any]:
+    """What deals with many messages at once, as a job."""
+    words = {name: {"type": "string", "description": text} for name, text in _CHOICE.items()}
+    flag = {"type": "boolean"}
+    common: dict[str, Any] = {
+        **words,
+        "partition": _INTEGER,
+        "dry_run": flag,
+        "count": flag,
+        "limit": _INTEGER,
+        "rate": {"type": "number", "exclusiveMinimum": 0},
+        "wait_seconds": {"type": "integer", "minimum": 0, "maximum": limits.JOB_WAIT_SECONDS},
+    }
+    message = {"message": _OBJECT}
+    rule = {
+        "rule": _OBJECT,
+        "filter": _TEXT,
+        "action": _TEXT,
+        "limit": _INTEGER,
+        "first": _INTEGER,
+        "look_at": _INTEGER,
+    }
+    redrive = {"to": _TEXT, "edit": _OBJECT, "edits": _OBJECT}
+    later = {"to": _TEXT, "by_seconds": {"type": "number"}}
+    page = [_query("limit", _INTEGER, "at most so many"), _query("after", _TEXT, "`next` of the answer before")]
+    return {
+        f"{_ENTITY}/purge": {"post": _operation("Remove messages for good", [], "Listen", common)},
+        f"{_ENTITY}/redrive": {
+            "post": _operation("Send dead letters on", [], "Listen here, Send there", {**common, **redrive})
+        },
+        f"{_ENTITY}/undefer": {"post": _operation("Make deferred messages active again", [], "Listen", common)},
+        f"{_ENTITY}/scheduled/cancel": {"post": _operation("Take scheduled messages back", [], "Send", common)},
+        f"{_ENTITY}/scheduled/move": {
+            "post": _operation("Give scheduled messages another time", [], "Send", {**common, **later})
+        },
+        f"{_ENTITY}/sessions": {"get": _operation("Sessions with their counts and holders", page, "Listen")},
+        f"{_ENTITY}/dry-run": {
+            "post": _operation("Try a message on rules, or a rule on messages", [], "Listen", {**message, **rule})
+        },
+    }
+
+
+def _jobs() -> dict[str, Any]:
+    job = {"name": "job", "in": "path", "required": True, "schema": _TEXT}
+    return {
+        "/$polybus/jobs": {"get": _of_namespace("Jobs that run, and the last that ended")},
+        "/$polybus/jobs/{job}": {
+            "get": {**_operation("How far a job is", [], "Listen"), "parameters": [job]},
+            "delete": {**_operation("Stop a job", [], "Listen"), "parameters": [job]},
+        },
     }
 
 

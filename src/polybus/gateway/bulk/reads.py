@@ -15,18 +15,18 @@ from starlette.responses import Response, StreamingResponse
 
 from polybus import limits
 from polybus.asyncio_bridge import run
-from polybus.errors import ArgumentError, InvalidOperation, PolybusError
+from polybus.errors import ArgumentError, PolybusError
 from polybus.gateway.bulk.arrow import ARROW_TYPE, ArrowWriter, load_pyarrow, pieces
 from polybus.gateway.bulk.call import BulkCall, answer, generation
+from polybus.gateway.bulk.choices import DEAD, STATES, chosen
 from polybus.gateway.bulk.records import get_records
 from polybus.gateway.bulk.rows import Table, chosen_columns, json_value
 from polybus.gateway.durations import ms_from_date_time
 from polybus.message.columns import READ_COLUMNS, Row, moment
 from polybus.message.message import Message
 from polybus.message.overlay import overlay_from_bytes
-from polybus.message.rendering import STATE_ACTIVE, STATE_DEFERRED, STATE_SCHEDULED, Marks
-from polybus.namespace.delivery import operations
-from polybus.namespace.entities.names import Address
+from polybus.message.rendering import Marks
+from polybus.namespace.jobs.walk import Walk
 from polybus.namespace.pipeline.cursor import Cursor
 from polybus.namespace.pipeline.ranges import (
     PartitionLog,
@@ -36,11 +36,10 @@ from polybus.namespace.pipeline.ranges import (
     read_events,
 )
 from polybus.partition.cursors import RangeRow
+from polybus.partition.log import KINDS, MAIN
 
 LINES_TYPE = "application/x-ndjson"
-_STATES = {"active": STATE_ACTIVE, "deferred": STATE_DEFERRED, "scheduled": STATE_SCHEDULED}
-_NAMES = {state: name for name, state in _STATES.items()}
-DEAD = "dead-lettered"
+_NAMES = {state: name for name, state in STATES.items()}
 
 
 async def get_log(request: BulkCall) -> Response:
@@ -214,67 +213,39 @@ async def get_range(request: BulkCall) -> Response:
 
 
 class _Browse:
-    """Messages by number, in the states that are wanted; it looks at each partition in turn."""
+    """Messages by number that a choice takes; it looks at each partition in turn."""
 
-    def __init__(self, request: BulkCall, log_id: int, indexes: list[int], states: list[int], first: int) -> None:
-        self._request = request
-        self._log_id = log_id
-        self._indexes = indexes
-        self._states = states
-        self._next = first
-        self._entity = request.entity
-        self._unreachable: list[int] = []
-        self._dead = log_id % 4 != 0
-        self._enter()
-
-    def _enter(self) -> None:
-        while self._indexes and self._entity.partitions[self._indexes[0]].broker is None:
-            self._unreachable.append(self._indexes.pop(0))
+    def __init__(self, walk: Walk, dead: bool) -> None:
+        self._walk = walk
+        self._dead = dead
 
     def done(self) -> bool:
-        return not self._indexes
+        return self._walk.done
 
     async def step(self) -> list[Row]:
-        index = self._indexes[0]
-        first = max(self._next, index << 48)
-        namespace, entity = self._request.namespace, self._entity
-        work = operations.peek(
-            namespace, entity, self._log_id, first, limits.BULK_STEP_ROWS, max_bytes=limits.BULK_STEP_BYTES
-        )
-        peeked = [each for each in await run(work) if each.marks.sequence >> 48 == index]
-        if peeked:
-            self._next = peeked[-1].marks.sequence + 1
-        else:
-            self._indexes.pop(0)
-            self._enter()
-        return [self._row(index, each.message, each.marks) for each in peeked if each.marks.state in self._states]
+        index, page = await run(self._walk.page())
+        return [self._row(index, each.message, each.marks) for each in page]
 
     def _row(self, index: int, message: Message, marks: Marks) -> Row:
         expires_ms = marks.enqueued_ms + message.ttl_ms if message.ttl_ms >= 0 else 0
         return Row(index, None, message, marks, expires_ms, DEAD if self._dead else _NAMES[marks.state])
 
     def summary(self) -> dict[str, object]:
-        return {"unreachable": self._unreachable}
+        return {"unreachable": self._walk.unreachable}
 
 
 async def get_browse(request: BulkCall) -> Response:
-    """Messages as they are now, by state; of one partition or of all."""
-    entity, address = request.entity, request.address
-    names = (request.call.query.get("state") or "active").split(",")
-    if names == [DEAD] and address.sub_queue is None:
-        address, names = Address(address.entity, address.subscription, "dead-letter"), ["active", "deferred"]
-    unknown = [name for name in names if name not in _STATES]
-    if unknown:
-        raise ArgumentError("The parameter 'state' must be active, deferred, scheduled or dead-lettered.")
-    if entity.is_topic and address.subscription is None and names != ["scheduled"]:
-        raise InvalidOperation(f"The topic '{entity.name}' itself holds only scheduled messages.")
+    """Messages as they are now, by state, time and condition; of one partition or of all."""
+    entity = request.entity
+    address, choice = chosen(request, request.call.query)
+    first = request.number("first", 1)
     indexes = list(range(len(entity.partitions)))
     if "partition" in request.call.query:
         indexes = [partition_at(entity, request.number("partition")).index]
         entity.partitions[indexes[0]].require()
-    states = [_STATES[name] for name in names]
-    source = _Browse(request, entity.log_id(address), indexes, states, request.number("first", 1))
-    return await _stream(request, source)
+    log_id = entity.log_id(address)
+    walk = Walk(request.namespace, entity, log_id, choice, indexes, first)
+    return await _stream(request, _Browse(walk, log_id % KINDS != MAIN))
 
 
 # Events

@@ -25,8 +25,18 @@ from polybus.gateway.bulk.cursors import (
     put_cursor,
     release_cursor,
 )
+from polybus.gateway.bulk.dry_run import post_dry_run
+from polybus.gateway.bulk.jobs import (
+    handle_jobs,
+    post_cancel,
+    post_purge,
+    post_redrive,
+    post_reschedule,
+    post_undefer,
+)
 from polybus.gateway.bulk.openapi import openapi
 from polybus.gateway.bulk.reads import get_browse, get_events, get_log, get_range
+from polybus.gateway.bulk.sessions import get_sessions
 from polybus.gateway.bulk.writes import get_producer, post_abort, post_move, post_publish, post_stage
 from polybus.gateway.http.auth import authorize
 from polybus.gateway.http.errors import not_allowed
@@ -65,6 +75,8 @@ _ROUTES: tuple[tuple[tuple[str | None, ...], dict[str, tuple[Handler, Rights]]],
             "DELETE": (delete_cursor, Rights.LISTEN),
         },
     ),
+    (("scheduled", "cancel"), {"POST": (post_cancel, Rights.SEND)}),
+    (("scheduled", "move"), {"POST": (post_reschedule, Rights.SEND)}),
     (("producers", None), {"GET": (get_producer, Rights.SEND)}),
     (("cursors",), {"GET": (get_cursors, Rights.LISTEN)}),
     (("log",), {"GET": (get_log, Rights.LISTEN)}),
@@ -73,6 +85,11 @@ _ROUTES: tuple[tuple[tuple[str | None, ...], dict[str, tuple[Handler, Rights]]],
     (("browse",), {"GET": (get_browse, Rights.LISTEN)}),
     (("events",), {"GET": (get_events, Rights.LISTEN), "PUT": (_put_events, Rights.MANAGE)}),
     (("move",), {"POST": (post_move, Rights.LISTEN)}),
+    (("purge",), {"POST": (post_purge, Rights.LISTEN)}),
+    (("redrive",), {"POST": (post_redrive, Rights.LISTEN)}),
+    (("undefer",), {"POST": (post_undefer, Rights.LISTEN)}),
+    (("sessions",), {"GET": (get_sessions, Rights.LISTEN)}),
+    (("dry-run",), {"POST": (post_dry_run, Rights.LISTEN)}),
     (("stage",), {"POST": (post_stage, Rights.SEND)}),
     (("publish",), {"POST": (post_publish, Rights.SEND)}),
     (("abort",), {"POST": (post_abort, Rights.SEND)}),
@@ -90,6 +107,8 @@ async def handle_bulk(call: Call, panel: FaultPanel | None) -> Response:
         return await _of_entity(call, segments[1:])
     if segments[:1] == ["faults"] and panel is not None:
         return await handle_faults(call, panel, segments[1:])
+    if segments[:1] == ["jobs"] and len(segments) <= 2:
+        return handle_jobs(call, segments[1:])
     if segments not in (["openapi.json"], ["stores"], ["cursors"]):
         raise EntityNotFound(f"There is nothing at '{call.path[:200]}'.")
     if call.method != "GET":

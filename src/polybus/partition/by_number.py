@@ -1,0 +1,76 @@
+"""What bulk verbs do to messages that they name by number: delete them, or make deferred ones active again.
+
+They run beside receivers: what somebody holds is left alone and told, so asking again later is safe.
+"""
+
+from __future__ import annotations
+
+from polybus.clock import Now
+from polybus.partition import events
+from polybus.partition.broker import Broker, Steps
+from polybus.partition.entry import Entry
+from polybus.partition.log import Log
+from polybus.partition.moving import Moved
+from polybus.partition.output import Reply
+from polybus.partition.reading import find, let_go
+from polybus.partition.storing import copy_into, enter, note, remove
+
+
+def delete(broker: Broker, log: Log, now: Now, numbers: list[int], reply: Reply, context: object) -> Steps[None]:
+    """Removes messages for good, active or deferred ones; replies with what was removed, gone before, or held."""
+    wanted = list(dict.fromkeys(numbers))
+    found = yield from find(broker, log, wanted)
+    result = Moved([], [number for number in wanted if number not in found], [])
+    broker.wall(now)
+    for number, entry in found.items():
+        if is_held(log, entry):
+            let_go(entry)
+            result.locked.append(number)
+        else:
+            note(broker, entry, events.DELETED, "purged")
+            remove(broker, entry)
+            result.moved.append(number)
+    broker.out().replies.append((reply, context, result))
+
+
+def undefer(broker: Broker, log: Log, now: Now, numbers: list[int], reply: Reply, context: object) -> Steps[None]:
+    """Makes deferred messages active again; replies with what was, what is not deferred, and what is held."""
+    wanted = list(dict.fromkeys(numbers))
+    found = yield from find(broker, log, wanted)
+    result = Moved([], [number for number in wanted if number not in found], [])
+    broker.wall(now)
+    for number, entry in found.items():
+        if not entry.deferred:
+            let_go(entry)
+            result.missing.append(number)
+        elif entry.lock:
+            let_go(entry)
+            result.locked.append(number)
+        else:
+            activate(broker, entry)
+            result.moved.append(number)
+    broker.out().replies.append((reply, context, result))
+
+
+def activate(broker: Broker, entry: Entry) -> Entry:
+    """A deferred message joins the end of its log, under a new number where numbers are the order.
+
+    Its delivery count and the time that it has left to live stay with it.
+    """
+    log = entry.log
+    twin = copy_into(broker, log, entry)
+    twin.expires_ms = entry.expires_ms
+    if not log.by_position:
+        twin.original = entry.original or entry.sequence
+        twin.sequence = broker.next_sequence(log)
+    remove(broker, entry)
+    enter(broker, log, twin)
+    note(broker, twin, events.ENQUEUED, "undeferred")
+    return twin
+
+
+def is_held(log: Log, entry: Entry) -> bool:
+    """Whether a receiver has the message, or the session that it is the next of."""
+    if entry.lock:
+        return True
+    return log.sessions is not None and not entry.deferred and entry.session_id() in log.sessions.held
