@@ -9,7 +9,7 @@ from pathlib import Path
 
 from bench.raw_client import RawClient
 from polybus.amqp.codec import encode
-from polybus.gateway.sas import make_token
+from polybus.client.sas import make_token
 
 
 def rss_kilobytes(pid: int) -> int:

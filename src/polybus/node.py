@@ -20,6 +20,7 @@ from pathlib import Path
 
 from polybus import limits
 from polybus.asyncio_bridge import run
+from polybus.client import connection_string
 from polybus.clock import Clock, MovableClock, RealClock
 from polybus.errors import ConfigError, StoreError
 from polybus.gateway.config.file import ConfigFile
@@ -46,16 +47,16 @@ _OURS = ("catalogue", "stores", "certificates")
 
 DEFAULT_NAMESPACE = "sbemulatorns"
 EMULATOR_KEY = AuthorizationRule(
-    key_name="RootManageSharedAccessKey",
+    key_name=connection_string.EMULATOR_KEY_NAME,
     rights=(AccessRight.MANAGE, AccessRight.SEND, AccessRight.LISTEN),
-    primary_key="SAS_KEY_VALUE",
-    secondary_key="SAS_KEY_VALUE",
+    primary_key=connection_string.EMULATOR_KEY,
+    secondary_key=connection_string.EMULATOR_KEY,
 )
 """The pair that every emulator user knows. It is good on loopback and nowhere else."""
 
 
 @dataclass
-class Options:
+class NodeOptions:
     """What a node is told; the command line and the test kit fill it in."""
 
     data: Path
@@ -92,7 +93,7 @@ def settle_memory() -> None:
 
 
 class Node:
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: NodeOptions) -> None:
         self.options = options
         self.clock: Clock = MovableClock() if options.movable_clock else RealClock()
         self.faults: list[Faults] = []

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from polybus.gateway.sas import make_token
+from polybus.client.sas import make_token
 from polybus.namespace.delivery.routing import partition_for
 from polybus.testing.sdk_clients import RecordedClient, connect, message
 from polybus.testing.server import ServerProcess

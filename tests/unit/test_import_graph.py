@@ -21,7 +21,8 @@ MAY_KNOW: dict[str, set[str]] = {
     "turns": {"promise"},
     "asyncio_bridge": {"promise"},
     "_compiled": set(),
-    "__init__": {"_compiled"},
+    "__init__": {"_compiled", "errors", "server"},
+    "client": {"errors", "limits"},
     "amqp": {"errors", "limits"},
     "rules": {"errors", "limits"},
     "message": {"amqp", "errors", "limits"},
@@ -29,11 +30,11 @@ MAY_KNOW: dict[str, set[str]] = {
     "store": {"errors", "limits", "rows"},
     "hosting": {*COMMON, "amqp", "message", "rules", "partition", "store", "namespace"},
     "namespace": {*COMMON, "amqp", "message", "rules", "partition", "store", "hosting"},
-    "gateway": {*COMMON, "amqp", "message", "rules", "partition", "namespace", "store", "hosting"},
+    "gateway": {*COMMON, "client", "amqp", "message", "rules", "partition", "namespace", "store", "hosting"},
     "operations": {*COMMON, "amqp", "message", "rules", "partition", "store", "namespace", "hosting"},
     "provisioning": {*COMMON, "gateway", "namespace"},
 }
-ANYTHING_BUT_CLIENTS = {"__main__", "node", "testing", "cli"}
+ANYTHING_BUT_CLIENTS = {"__main__", "node", "server", "testing", "cli"}
 CLIENTS = {"spark", "console", "pipelines"}
 COMMANDED = {("cli", "pipelines")}
 """A command that runs a client; it loads the client only when it is called."""

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import ssl
-import time
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
+from polybus.client.connection_string import ConnectionString, emulator_string
 from polybus.errors import ConfigError
-from polybus.gateway.sas import make_token
 
-EMULATOR: Final = (
-    "Endpoint=sb://localhost:5672;SharedAccessKeyName=RootManageSharedAccessKey;"
-    "SharedAccessKey=SAS_KEY_VALUE;UseDevelopmentEmulator=true;"
-)
+EMULATOR: Final = emulator_string("localhost:5672")
 """What a bus on this machine takes that was started without keys of its own."""
-TOKEN_SECONDS: Final = 3_600
 
 
 class Endpoint:
@@ -26,24 +20,15 @@ class Endpoint:
     """
 
     def __init__(self, connection: str, ca: Path | None = None, insecure: bool = False) -> None:
-        self._fields = _fields(connection)
-        address = urlsplit(self._fields.get("endpoint", ""))
-        if not address.hostname:
-            raise ConfigError(
-                "a connection string has the form Endpoint=sb://HOST[:PORT];SharedAccessKeyName=…;SharedAccessKey=…"
-            )
-        self.host = address.hostname
-        self.port = address.port
-        self.tls = ca is not None or insecure or self._fields.get("usedevelopmentemulator", "").lower() != "true"
+        self._given = ConnectionString(connection)
+        self.host = self._given.host
+        self.port = self._given.port
+        self.authority = self._given.authority
+        self.tls = ca is not None or insecure or not self._given.is_emulator
         self._ca = ca
         self._insecure = insecure
         if ca is not None and not ca.is_file():
             raise ConfigError(f"{ca}: there is no such file")
-
-    @property
-    def authority(self) -> str:
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port is None else f"{host}:{self.port}"
 
     @property
     def http_url(self) -> str:
@@ -52,11 +37,7 @@ class Endpoint:
     @property
     def connection(self) -> str:
         """The connection string as the SDK must see it to choose TLS or not."""
-        kept = {name: value for name, value in self._fields.items() if name != "usedevelopmentemulator"}
-        names = {"endpoint": "Endpoint", "entitypath": "EntityPath", "sharedaccesskey": "SharedAccessKey"}
-        names |= {"sharedaccesskeyname": "SharedAccessKeyName", "sharedaccesssignature": "SharedAccessSignature"}
-        text = "".join(f"{names[name]}={value};" for name, value in kept.items() if name in names)
-        return text if self.tls else f"{text}UseDevelopmentEmulator=true;"
+        return self._given.text(tls=self.tls)
 
     @property
     def verify(self) -> str | bool:
@@ -72,15 +53,4 @@ class Endpoint:
 
     def token(self) -> str:
         """A token for the whole namespace, as HTTP's Authorization header carries it."""
-        given = self._fields.get("sharedaccesssignature")
-        if given is not None:
-            return given
-        name, key = self._fields.get("sharedaccesskeyname"), self._fields.get("sharedaccesskey")
-        if not name or not key:
-            raise ConfigError("the connection string has no SharedAccessKeyName with its SharedAccessKey")
-        return make_token(f"sb://{self.authority}/", name, key, int(time.time()) + TOKEN_SECONDS)
-
-
-def _fields(connection: str) -> dict[str, str]:
-    pairs = [part.partition("=") for part in connection.strip().strip(";").split(";")]
-    return {name.strip().lower(): value.strip() for name, equals, value in pairs if equals}
+        return self._given.token()

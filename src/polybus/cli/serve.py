@@ -16,13 +16,14 @@ import typer
 import polybus
 from polybus.cli.keys import gather_keys
 from polybus.cli.logs import configure_logs
+from polybus.client.connection_string import emulator_string
 from polybus.errors import ConfigError, PolybusError
 from polybus.namespace.entities.tiers import tier_named
 from polybus.store.permissions import keep_to_ourselves
 
 if TYPE_CHECKING:
     # A node loads the whole house; the other commands start without it.
-    from polybus.node import Node, Options
+    from polybus.node import Node, NodeOptions
 
 log = logging.getLogger("polybus")
 
@@ -97,12 +98,12 @@ def serve(
     """Runs a bus. Ready when it prints a line that starts with `ready`; SIGTERM or Ctrl-C stops it cleanly."""
     from polybus.gateway.config.file import load
     from polybus.hosting.places import own_stores
-    from polybus.node import Options
+    from polybus.node import NodeOptions
 
     configure_logs(log_form is LogForm.JSON, verbose)
     keep_to_ourselves()
     try:
-        options = Options(
+        options = NodeOptions(
             data=data,
             stores=store or own_stores(data, stores) or own_stores(data, STORES),
             catalogue=catalogue,
@@ -135,7 +136,7 @@ def serve(
     raise typer.Exit(code)
 
 
-async def run_node(options: Options) -> int:
+async def run_node(options: NodeOptions) -> int:
     """Serves until a signal comes; 0 when it stopped cleanly."""
     from polybus.node import Node, settle_memory
 
@@ -165,8 +166,7 @@ def announce(node: Node) -> None:
         state = "unsafe: it confirms before it has synced" if store.unsafe else store.state.value
         print(f"store {store.url}: {state}")
     if EMULATOR_KEY in node.common_keys():
-        pair = f"SharedAccessKeyName={EMULATOR_KEY.key_name};SharedAccessKey={EMULATOR_KEY.primary_key}"
-        print(f"connection string: Endpoint=sb://{amqp_host}:{amqp_port};{pair};UseDevelopmentEmulator=true;")
+        print(f"connection string: {emulator_string(f'{amqp_host}:{amqp_port}')}")
     if node.trust is not None:
         print(node.trust)
     print(READY_PHRASE)

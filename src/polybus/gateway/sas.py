@@ -1,4 +1,4 @@
-"""Shared access signatures: reading a token, checking it, making one (docs/protocol/sas.md#tokens).
+"""Shared access signatures: reading a token and checking it (docs/protocol/sas.md#tokens).
 
 A token says: whoever holds the key called `skn` allows what lies under `sr` until `se`. The signature covers the
 text of `sr` and `se` as they stand in the token, so neither is ever decoded and encoded again for the check.
@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import base64
 import enum
-import hashlib
 import hmac
 import re
 import secrets
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import quote, unquote, unquote_plus
+from urllib.parse import unquote, unquote_plus
 
 from polybus import limits
+from polybus.client.sas import signature
 from polybus.errors import Unauthorized
 from polybus.namespace.entities.description import AccessRight, AuthorizationRule
 from polybus.namespace.entities.names import fold
@@ -191,13 +191,6 @@ def scope_of(text: str, hosts: Collection[str] = ()) -> tuple[str, ...]:
     return () if segments in ([], [""]) else tuple(segments)
 
 
-def make_token(resource: str, key_name: str, key: str, expires_s: int) -> str:
-    """A token for `resource`, as our own clients and tests send it."""
-    encoded = quote(resource, safe="")
-    signature = quote(_signature(key, encoded, str(expires_s)), safe="")
-    return f"SharedAccessSignature sr={encoded}&sig={signature}&se={expires_s}&skn={quote(key_name, safe='')}"
-
-
 def new_key() -> str:
     """A fresh key of 256 random bits, in the form that the cloud's own keys have."""
     return base64.b64encode(secrets.token_bytes(32)).decode("ascii")
@@ -271,14 +264,8 @@ def _signer(token: SasToken, candidates: list[AuthorizationRule]) -> Authorizati
     for rule in candidates + [_NOBODY] * (_LEAST_COMPARED - len(candidates)):
         matches = False
         for key in (rule.primary_key, rule.secondary_key):
-            expected = _signature(key, token.resource, token.expiry).encode("ascii")
+            expected = signature(key, token.resource, token.expiry).encode("ascii")
             matches |= hmac.compare_digest(expected, given) and key != ""
         if matches and rule is not _NOBODY and signer is None:
             signer = rule
     return signer
-
-
-def _signature(key: str, encoded_resource: str, expiry: str) -> str:
-    message = f"{encoded_resource}\n{expiry}".encode()
-    digest = hmac.new(key.encode("utf-8"), message, hashlib.sha256).digest()
-    return base64.b64encode(digest).decode("ascii")

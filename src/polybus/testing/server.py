@@ -14,19 +14,21 @@ import threading
 from pathlib import Path
 from types import TracebackType
 
+from polybus.client.addresses import BusAddresses
+
 START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 
 
-class ServerProcess:
+class ServerProcess(BusAddresses):
     """`polybus serve` on loopback; `restart` takes the same ports again."""
 
     program = (sys.executable, "-m", "polybus")
 
     def __init__(self, data: Path, *options: str, environment: dict[str, str] | None = None) -> None:
+        super().__init__()
         self.data = data
         self.options = options
-        self.addresses: dict[str, str] = {}
         self.output: list[str] = []
         self._environment = {**os.environ, **(environment or {})}
         self._process: subprocess.Popen[str] | None = None
@@ -112,27 +114,5 @@ class ServerProcess:
     # Where it is
 
     @property
-    def connection_string(self) -> str:
-        """For the SDKs' clients, plain AMQP."""
-        return self.connection_string_for()
-
-    def connection_string_for(
-        self, key_name: str = "RootManageSharedAccessKey", key: str = "SAS_KEY_VALUE", address: str | None = None
-    ) -> str:
-        endpoint = address or self.addresses["amqp"]
-        pair = f"SharedAccessKeyName={key_name};SharedAccessKey={key}"
-        return f"Endpoint=sb://{endpoint};{pair};UseDevelopmentEmulator=true;"
-
-    @property
-    def admin_connection_string(self) -> str:
-        """For the SDKs' administration clients, which speak HTTPS on the port they are given."""
-        return self.connection_string_for(address=self.addresses["http"])
-
-    @property
-    def http_url(self) -> str:
-        return f"http://{self.addresses['http']}"
-
-    @property
     def authority(self) -> Path:
-        """The development CA that clients must trust."""
         return self.data / "certificates" / "ca.pem"

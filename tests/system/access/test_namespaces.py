@@ -19,10 +19,10 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusRece
 from azure.servicebus.exceptions import ServiceBusAuthenticationError
 from azure.servicebus.management import ServiceBusAdministrationClient
 
+from polybus.client.sas import make_token
 from polybus.errors import ConfigError
 from polybus.gateway.config.file import load
-from polybus.gateway.sas import make_token
-from polybus.node import Node, Options
+from polybus.node import Node, NodeOptions
 from polybus.testing.server import ServerProcess
 from tests.system.access.client import AmqpClient, Refused, SocketStream
 
@@ -188,7 +188,7 @@ def test_messages_over_http(server: ServerProcess, queue: str) -> None:
 
 def node(host: str, *names: str) -> Node:
     text = json.dumps({"UserConfig": {"Namespaces": [declared(name) for name in names]}})
-    return Node(Options(Path("unused"), host=host, config=load(text, "config.json")))
+    return Node(NodeOptions(Path("unused"), host=host, config=load(text, "config.json")))
 
 
 def test_off_loopback_the_well_known_key_opens_nothing() -> None:

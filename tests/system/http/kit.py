@@ -16,11 +16,11 @@ import httpx
 import uvicorn
 
 from polybus.asyncio_bridge import run
+from polybus.client.sas import make_token
 from polybus.clock import Clock, MovableClock
 from polybus.errors import ConfigError, StoreError
 from polybus.gateway.gateway import Gateway
 from polybus.gateway.http.app import make_app
-from polybus.gateway.sas import make_token
 from polybus.gateway.tls import CertificateFiles, ensure_certificates
 from polybus.hosting.catalogue import Catalogue
 from polybus.hosting.store_host import StoreHost

@@ -9,15 +9,15 @@ from pathlib import Path
 import httpx
 import pytest
 
-from polybus.gateway.sas import make_token
-from polybus.node import EMULATOR_KEY, Node, Options
+from polybus.client.sas import make_token
+from polybus.node import EMULATOR_KEY, Node, NodeOptions
 
 
 @pytest.mark.parametrize("store", ["memory:", "rocksdb"])
 @pytest.mark.parametrize("reserve_only", [True, False])
 def test_the_nodes_own_look_does_not_undo_the_switch(tmp_path: Path, store: str, reserve_only: bool) -> None:
     url = store if store == "memory:" else f"rocksdb:{tmp_path / 'store'}"
-    options = Options(tmp_path / "data", [url], amqp_port=0, http_port=None, tls_port=None)
+    options = NodeOptions(tmp_path / "data", [url], amqp_port=0, http_port=None, tls_port=None)
     asyncio.run(_fill_and_heal(Node(options), reserve_only))
 
 

@@ -11,7 +11,7 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusError
 from azure.servicebus.management import ServiceBusAdministrationClient
 
-from polybus.gateway.sas import make_token
+from polybus.client.sas import make_token
 from polybus.testing.server import ServerProcess
 
 ROOT, KEY = "RootManageSharedAccessKey", "SAS_KEY_VALUE"

@@ -14,7 +14,7 @@ from azure.core.exceptions import ClientAuthenticationError
 from azure.servicebus.management import ServiceBusAdministrationClient
 
 from polybus.errors import StoreError
-from polybus.node import Node, Options
+from polybus.node import Node, NodeOptions
 from polybus.store.permissions import close_folder
 from polybus.testing.server import ServerProcess
 
@@ -184,5 +184,5 @@ def test_no_complaint_about_a_file_of_keys_repeats_a_key(tmp_path: Path) -> None
 def test_the_well_known_key_is_for_every_loopback_address_and_no_other(
     tmp_path: Path, host: str, trusted: bool
 ) -> None:
-    assert bool(Node(Options(data=tmp_path, host=host)).common_keys()) is trusted
-    assert Node(Options(data=tmp_path, host=host, production=True)).common_keys() == []
+    assert bool(Node(NodeOptions(data=tmp_path, host=host)).common_keys()) is trusted
+    assert Node(NodeOptions(data=tmp_path, host=host, production=True)).common_keys() == []

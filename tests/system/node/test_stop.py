@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from polybus import limits
-from polybus.node import Node, Options
+from polybus.node import Node, NodeOptions
 from tests.support.raw_amqp import RawClient
 
 
@@ -18,7 +18,7 @@ def test_a_client_that_is_silent_does_not_hold_up_the_stop(tmp_path: Path, monke
     monkeypatch.setattr(limits, "STOP_GOODBYE_SECONDS", 0.05)
 
     async def stopped() -> RawClient:
-        node = Node(Options(tmp_path, amqp_port=0, http_port=0, tls_port=0, stores=["memory:0"]))
+        node = Node(NodeOptions(tmp_path, amqp_port=0, http_port=0, tls_port=0, stores=["memory:0"]))
         await node.start()
         silent = await asyncio.to_thread(RawClient, "{}:{}".format(*node.addresses["amqp"]))
         await asyncio.wait_for(node.stop(), 60)

@@ -21,7 +21,7 @@ import httpx
 import pytest
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 
-from polybus.gateway.sas import make_token
+from polybus.client.sas import make_token
 from polybus.testing.server import ServerProcess
 
 NAME = "broker.polybus.net"

@@ -12,8 +12,8 @@ from azure.servicebus.management import ServiceBusAdministrationClient
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis import checks
 
+from polybus.client.sas import make_token
 from polybus.gateway.bulk.openapi import openapi
-from polybus.gateway.sas import make_token
 from polybus.testing.server import ServerProcess
 
 QUEUE = "q"

@@ -16,9 +16,9 @@ from polybus.amqp.sasl import Init
 from polybus.amqp.terminus import Coordinator, Source, Target
 from polybus.amqp.traffic import Disposition, Flow, Transfer
 from polybus.amqp.types import Described
+from polybus.client.sas import make_token
 from polybus.gateway.amqp.endpoint import AmqpEndpoint
 from polybus.gateway.gateway import Gateway
-from polybus.gateway.sas import make_token
 from polybus.hosting.catalogue import Catalogue
 from polybus.hosting.store_host import StoreHost
 from polybus.message.message import Message, build

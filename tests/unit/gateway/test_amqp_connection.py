@@ -14,8 +14,9 @@ from polybus.amqp.frames import AMQP_HEADER, SASL_HEADER, frame
 from polybus.amqp.outcomes import ACCEPTED
 from polybus.amqp.performatives import Open
 from polybus.amqp.traffic import Transfer
+from polybus.client.sas import make_token
 from polybus.errors import Unauthorized
-from polybus.gateway.sas import Rights, make_token
+from polybus.gateway.sas import Rights
 from tests.unit.gateway.amqp_kit import Client, SimBus, error_of, message, text
 
 

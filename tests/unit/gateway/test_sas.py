@@ -13,6 +13,7 @@ from azure.servicebus._base_handler import ServiceBusSharedKeyCredential
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from polybus.client.sas import make_token
 from polybus.errors import Unauthorized
 from polybus.gateway import sas
 from polybus.gateway.sas import (
@@ -20,7 +21,6 @@ from polybus.gateway.sas import (
     Rights,
     authorize,
     is_sas,
-    make_token,
     parse_token,
     require,
     scope_of,
