@@ -86,7 +86,7 @@ def _on_signals(runner: Runner) -> None:
 
 @app.command()
 def status(file: File, only: Only = None, as_json: AsJson = False) -> None:
-    """What each pipeline does: asked of its runner, or read from its checkpoint where none runs."""
+    """What each pipeline does: asked of its runner, or what its last run has left where none runs."""
     out = Output(as_json)
     with one_line_errors():
         declaration = _load(file, only)
@@ -98,6 +98,34 @@ def status(file: File, only: Only = None, as_json: AsJson = False) -> None:
         else:
             columns = ("pipeline", "kind", "state", "#batch", "#rows", "#lag", "#ms", "error")
             keys = ("name", "kind", "state", "batch", "rows", "lag", "ms", "error")
+            out.table("", columns, [tuple(each.get(key) for key in keys) for each in found])
+
+
+@app.command()
+def runs(file: File, only: Only = None, as_json: AsJson = False) -> None:
+    """What each pipeline has done, run by run, also when no runner is there any more."""
+    out = Output(as_json)
+    with one_line_errors():
+        declaration = _load(file, only)
+        from polybus.pipelines.status import pipeline_runs
+
+        found = pipeline_runs(declaration)
+        if as_json:
+            out.json(found)
+        else:
+            columns = (
+                "pipeline",
+                "began",
+                "outcome",
+                "#batches",
+                "#rows",
+                "#files",
+                "#bytes",
+                "#lag",
+                "#ms",
+                "error",
+            )
+            keys = ("name", "began", "outcome", "batches", "rows", "files", "bytes", "lag", "ms", "error")
             out.table("", columns, [tuple(each.get(key) for key in keys) for each in found])
 
 

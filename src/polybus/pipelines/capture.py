@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
@@ -20,6 +21,7 @@ from polybus.pipelines.folders import Folder, Journal
 from polybus.pipelines.kind import Context, Origin, StreamKind, read_stream
 from polybus.pipelines.lake import Batch, Lake, open_lake
 from polybus.pipelines.layout import HIVE, NEEDED, Layout
+from polybus.pipelines.manifests import LakeFile
 from polybus.pipelines.places import EntityReference, entity_from
 
 if TYPE_CHECKING:
@@ -126,7 +128,7 @@ class CaptureKind(StreamKind):
             lake.recover(journal.query)
         return (
             frame.writeStream.queryName(self.name)
-            .foreachBatch(Capturing(lake, folder))
+            .foreachBatch(Capturing(lake, folder, context.lands))
             .option("checkpointLocation", context.stream_folder())
             .trigger(**context.trigger(self._every_ms))
             .start()
@@ -157,15 +159,17 @@ class CaptureKind(StreamKind):
 class Capturing:
     """For `foreachBatch`: one batch of the query into the lake, unless it is there."""
 
-    def __init__(self, lake: Lake, folder: Folder) -> None:
+    def __init__(self, lake: Lake, folder: Folder, lands: Callable[[int, int], None]) -> None:
         self._lake = lake
         self._folder = folder
+        self._lands = lands
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         journal = self._folder.journal()
         assert journal is not None, "a query has a journal before it has a batch"
         ends = ends_text(journal) if journal.planned == number else ""
-        capture_batch(self._lake, Batch(journal.query, number, ends), frame)
+        files = capture_batch(self._lake, Batch(journal.query, number, ends), frame)
+        self._lands(len(files), sum(file.bytes for file in files))
 
 
 def ends_text(journal: Journal) -> str:
@@ -174,10 +178,10 @@ def ends_text(journal: Journal) -> str:
     return json.dumps(told, separators=(",", ":"))
 
 
-def capture_batch(lake: Lake, batch: Batch, frame: DataFrame) -> bool:
-    """Puts the rows of a batch into the lake; False where they are there already."""
+def capture_batch(lake: Lake, batch: Batch, frame: DataFrame) -> list[LakeFile]:
+    """Puts the rows of a batch into the lake and gives its files; none where they are there already."""
     if lake.committed(batch):
-        return False
+        return []
     staging = lake.folder.fresh_staging(batch.id)
     form = AVRO if lake.suffix == AVRO else PARQUET
     writing = WriteTask(str(staging), uuid.uuid4().hex[:8], lake.layout, form, lake.whole)
@@ -185,7 +189,7 @@ def capture_batch(lake: Lake, batch: Batch, frame: DataFrame) -> bool:
     files = lake.staged(batch, [row.asDict() for row in told])
     if files:
         lake.commit(batch, files, _arrow_schema(frame))
-    return True
+    return files
 
 
 def _arrow_schema(frame: DataFrame) -> Any:

@@ -52,12 +52,22 @@ class Context:
     metrics: Metrics = field(default_factory=Metrics)
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the runner ends: jobs look at it between steps, and wait with it instead of sleeping."""
+    landed: tuple[int, int] = (0, 0)
+    """Files and bytes that the batches since the last report have put into a lake."""
     ends: bool = False
     """Whether a query is to end when it has read what there is: with --once, and where it recurs."""
 
     def trigger(self, every_ms: int) -> dict[str, Any]:
         """For `writeStream.trigger(**…)`: everything there is with --once, else again and again."""
         return {"availableNow": True} if self.once or self.ends else {"processingTime": f"{every_ms} milliseconds"}
+
+    def lands(self, files: int, size: int) -> None:
+        """Called by a batch that has put files into a lake."""
+        self.landed = (self.landed[0] + files, self.landed[1] + size)
+
+    def take_landed(self) -> tuple[int, int]:
+        taken, self.landed = self.landed, (0, 0)
+        return taken
 
     def stream_folder(self) -> str:
         """For `option("checkpointLocation", …)`, where Spark journals the query."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from polybus.pipelines.declaration import Declaration
 from polybus.pipelines.folders import Folder, Journal
+from polybus.pipelines.history import History
 from polybus.pipelines.kind import Kind
 
 _ASK_SECONDS: Final = 5
@@ -29,7 +30,26 @@ def _state(kind: Kind, folder: Folder, address: str | None, told: dict[str, Any]
     own = {"name": kind.name, "kind": kind.kind, "what": kind.describe()}
     if address is not None:
         return {**own, "state": "running", **told.get(kind.name, {}), "runner": address}
-    return {**own, **_from_journal(folder.journal())}
+    return {**own, **_from_history(folder), **_from_journal(folder.journal())}
+
+
+def pipeline_runs(declaration: Declaration) -> list[dict[str, Any]]:
+    """Every run that the folders remember, oldest first."""
+    found = []
+    for kind in declaration.pipelines:
+        folder = Folder(declaration.checkpoints / kind.name)
+        running, runs = folder.runner() is not None, History(folder.path).runs()
+        found += [{"name": kind.name, **run.record(running and run is runs[-1])} for run in runs]
+    return found
+
+
+def _from_history(folder: Folder) -> dict[str, Any]:
+    """What the last run of a pipeline that does not run has done."""
+    runs = History(folder.path).runs()
+    if not runs:
+        return {}
+    told = runs[-1].record(running=False)
+    return {name: value for name, value in told.items() if value is not None and name != "batches"}
 
 
 def _from_journal(journal: Journal | None) -> dict[str, Any]:

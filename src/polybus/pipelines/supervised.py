@@ -17,6 +17,7 @@ from polybus.limits import PIPELINE_DUE_MS
 from polybus.pipelines.backoff import Restart, pause_ms
 from polybus.pipelines.fields import duration_text
 from polybus.pipelines.handles import Handle
+from polybus.pipelines.history import History
 from polybus.pipelines.kind import Context, JobKind, Kind, StreamKind
 from polybus.pipelines.progress import Progress, progress_from
 from polybus.spark.secrets import one_line
@@ -45,6 +46,7 @@ class Supervised:
         self.restarts = 0
         self.error: str | None = None
         self.progress: Progress | None = None
+        self.history = History(context.checkpoint)
         self._launch = launch
         self._restart = restart
         self._rng = rng
@@ -66,6 +68,7 @@ class Supervised:
             handle.stop()
             self._tell(handle)
             self.phase = Phase.WAITING
+            self.history.end()
 
     def record(self) -> dict[str, object]:
         """For the status page."""
@@ -96,6 +99,7 @@ class Supervised:
             self.restarts += 1
             self.context.metrics.add("polybus_pipeline_restarts_total", 1, pipeline=self.kind.name)
         self._started_ms = now_ms
+        self.history.begin()
         try:
             self._handle = self._launch()
         except Exception as error:  # A pipeline may fail in any way; the others go on.
@@ -130,6 +134,7 @@ class Supervised:
     def _ended_well(self, handle: Handle, now_ms: int) -> None:
         self.failures, self.error = 0, None
         figures = handle.figures()
+        self.history.end(figures=dict(figures))
         for name, value in figures.items():
             self.context.metrics.put("polybus_pipeline_job", value, pipeline=self.kind.name, figure=name)
         if figures:
@@ -151,6 +156,7 @@ class Supervised:
     def _failed(self, error: str, now_ms: int) -> None:
         self.failures += 1
         self.error = one_line(error)
+        self.history.end(self.error)
         self._up(0)
         if self._restart.given_up(self.failures, self.context.once):
             self.phase = Phase.GIVEN_UP
@@ -186,6 +192,7 @@ class Supervised:
         kind = self.kind
         assert isinstance(kind, StreamKind)
         kind.on_progress(progress, self.context)
+        self.history.batch(progress, *self.context.take_landed())
         self.context.say(kind.progress_text(progress))
 
     def _up(self, value: int) -> None:

@@ -84,12 +84,14 @@ class Job(JobKind):
 class Care:
     """A supervised pipeline, its clock, and everything that it started."""
 
+    folder = Path()
+
     def __init__(self, kind: Kind, once: bool = False, restart: Restart | None = None) -> None:
         self.lines: list[str] = []
         self.started: list[Work] = []
         self.broken: Exception | None = None
         self.now = 0
-        context = Context(Path("/none"), once, self.lines.append)
+        context = Context(self.folder, once, self.lines.append)
         self.it = Supervised(kind, context, self._launch, restart or Restart(1_000, 8_000), random.Random(7))
 
     def _launch(self) -> Handle:
@@ -106,6 +108,11 @@ class Care:
     @property
     def work(self) -> Work:
         return self.started[-1]
+
+
+@pytest.fixture(autouse=True)
+def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Care, "folder", tmp_path)
 
 
 def batch(number: int, rows: int) -> Report:
@@ -293,3 +300,14 @@ def test_attempts(attempts: int, once: bool, limit: int | None) -> None:
     if limit is not None:
         assert not restart.given_up(limit - 1, once)
         assert restart.given_up(limit, once)
+
+
+def test_its_folder_remembers_each_run_and_how_it_ended() -> None:
+    care = Care(Stream("lake"))
+    care.at(0)
+    care.work.batches = [batch(0, rows=7)]
+    care.at(1)
+    care.work.fail("no bus")
+    care.at(2)
+    (run,) = care.it.history.runs()
+    assert (run.rows, run.batch, run.error, run.outcome(running=False)) == (7, 0, "no bus", "failed")
