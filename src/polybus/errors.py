@@ -19,7 +19,7 @@ PolybusError
 │   ├── ServerBusy              PartitionUnavailable; both retryable
 │   ├── ShuttingDown
 │   ├── CursorLeased, CursorTruncated, ProducerFenced
-│   └── TransactionUnknown, TransactionTimeout
+│   └── TransactionUnknown, TransactionTimeout, TransactionRolledBack
 ├── StoreError                  a messaging store failed
 │   ├── StoreFenced             an earlier failure closed it; reopening recovers
 │   ├── StoreFull               no space; nothing of the batch was written
@@ -214,6 +214,14 @@ class TransactionUnknown(BusError):
 
 class TransactionTimeout(BusError):
     condition = "amqp:transaction:timeout"
+    http_status = 400
+    sub_code = 40000
+
+
+class TransactionRolledBack(BusError):
+    """The commit that was asked for did not happen, and the transaction is over."""
+
+    condition = "amqp:transaction:rollback"
     http_status = 400
     sub_code = 40000
 

@@ -15,7 +15,7 @@ from polybus.amqp.performatives import Attach, Begin, Close, Detach, End, Open, 
 from polybus.amqp.sasl import Init
 from polybus.amqp.terminus import Coordinator, Source, Target
 from polybus.amqp.traffic import Disposition, Flow, Transfer
-from polybus.amqp.types import Described
+from polybus.amqp.types import Described, Symbol
 from polybus.client.sas import make_token
 from polybus.gateway.amqp.endpoint import AmqpEndpoint
 from polybus.gateway.gateway import Gateway
@@ -193,9 +193,10 @@ class Client:
     def sasl(self, mechanism: str, response: bytes = b"") -> Client:
         return self.feed(SASL_HEADER).feed(frame(0, Init(mechanism, response), SASL_FRAME))
 
-    def opened(self, hostname: str = "ns.example.com") -> Client:
+    def opened(self, hostname: str = "ns.example.com", product: str | None = None) -> Client:
         self.feed(AMQP_HEADER)
-        self.send(Open("client", hostname, self._frame_size), 0)
+        properties: dict[object, object] | None = None if product is None else {Symbol("product"): product}
+        self.send(Open("client", hostname, self._frame_size, properties=properties), 0)
         self.begin(0)
         self.read()
         return self

@@ -20,7 +20,7 @@ from polybus.amqp.outcomes import (
 )
 from polybus.amqp.types import Described, Symbol
 from polybus.gateway.amqp.batch import BATCH_FORMAT
-from tests.unit.gateway.amqp_kit import Client, Got, SimBus, rejection, text, value
+from tests.unit.gateway.amqp_kit import KEYS, Client, Got, SimBus, rejection, text, value
 
 VIA = Symbol("com.microsoft:transfer-destination-address")
 
@@ -157,6 +157,21 @@ class TestSends:
         assert accepted(send(client, sender, txn_id, text("m", partition_key="a")), txn_id)
         discharge(client, coordinator, txn_id)
         assert active(sim, "p") == 2
+
+    def test_who_does_not_read_refusals_cannot_commit_after_one(self, sim: SimBus) -> None:
+        """The Java SDK; the work that was accepted is gone with the rest, settlements included."""
+        client = Client(sim).sasl("PLAIN", b"\x00root\x00" + KEYS["root"].encode())
+        client.opened(product="azure-messaging-servicebus").begun(9)
+        coordinator, sender = control(client), client.sender("p")
+        txn_id = declare(client, coordinator)
+        assert accepted(send(client, sender, txn_id, text("m", partition_key="a")), txn_id)
+        assert refused(send(client, sender, txn_id, text("m", partition_key="b"))) == "amqp:not-allowed"
+        assert refused(discharge(client, coordinator, txn_id)) == "amqp:transaction:rollback"
+        assert refused(discharge(client, coordinator, txn_id)) == "amqp:transaction:unknown-id"
+        other = declare(client, coordinator)
+        assert refused(send(client, sender, other, text("m"))) == "amqp:not-allowed"
+        assert discharge(client, coordinator, other, fail=True).descriptor == 0x24
+        assert active(sim, "p") == 0
 
     @pytest.mark.parametrize(
         ("fields", "fine"),

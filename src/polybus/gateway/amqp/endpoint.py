@@ -53,6 +53,10 @@ _QUIET: Final = ("amqp:connection:forced", "amqp:unauthorized-access", "amqp:res
 """Conditions with which connections end in the course of things."""
 
 
+_READS_NO_REFUSALS: Final = "azure-messaging-servicebus"
+"""The product that the Java SDK says it is when it opens a connection."""
+
+
 class Transport(Protocol):
     """What carries the bytes: a socket, a TLS stream, a WebSocket."""
 
@@ -126,8 +130,14 @@ class AmqpEndpoint:
     @property
     def transactions(self) -> ClientTransactions:
         if self._transactions is None:
-            self._transactions = ClientTransactions(self.namespace)
+            self._transactions = ClientTransactions(self.namespace, self._reads_refusals)
         return self._transactions
+
+    @property
+    def _reads_refusals(self) -> bool:
+        """The Java SDK does not look at what becomes of a send in a transaction."""
+        peer = self.connection.peer
+        return peer is None or (peer.properties or {}).get("product") != _READS_NO_REFUSALS
 
     @property
     def clock(self) -> Clock:

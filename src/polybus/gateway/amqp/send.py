@@ -96,6 +96,8 @@ class SendLink(LinkEnd):
                 endpoint.ended(sending.bytes)
                 raise
         except Exception as error:
+            if isinstance(delivery.state, TransactionalState):
+                endpoint.transactions.note_refused_send(delivery.state.txn_id)
             self._refuse(delivery.delivery_id, error)
 
     def _messages(self, delivery: Delivery) -> list[Message]:

@@ -7,7 +7,7 @@ of its own: then sends to other entities go through the session's first one (doc
 
 from __future__ import annotations
 
-from polybus.errors import InvalidOperation, QuotaExceeded, TransactionUnknown
+from polybus.errors import InvalidOperation, QuotaExceeded, TransactionRolledBack, TransactionUnknown
 from polybus.gateway.amqp.link_end import LinkEnd, SessionLinks
 from polybus.gateway.amqp.settling import Decision
 from polybus.limits import AMQP_TRANSACTIONS_PER_CONNECTION
@@ -20,20 +20,23 @@ from polybus.namespace.namespace import Namespace
 
 
 class _Open:
-    __slots__ = ("owner", "transaction")
+    __slots__ = ("owner", "send_refused", "transaction")
 
     def __init__(self, owner: LinkEnd, transaction: Transaction) -> None:
         self.owner = owner
         self.transaction = transaction
+        self.send_refused = False
 
 
 class ClientTransactions:
     """The open transactions of one connection."""
 
-    __slots__ = ("_namespace", "_open")
+    __slots__ = ("_namespace", "_open", "_reads_refusals")
 
-    def __init__(self, namespace: Namespace) -> None:
+    def __init__(self, namespace: Namespace, reads_refusals: bool) -> None:
         self._namespace = namespace
+        self._reads_refusals = reads_refusals
+        """Whether the client looks at the answers to its sends; see docs/decisions/0007."""
         self._open: dict[bytes, _Open] = {}
 
     def declare(self, owner: LinkEnd) -> Transaction:
@@ -57,6 +60,12 @@ class ClientTransactions:
         """Adds sends to a transaction; `via` is what the link itself asked for."""
         transaction = self._find(txn_id).transaction
         transaction.send(entity, messages, via or self._implied_via(transaction, shared, entity))
+
+    def note_refused_send(self, txn_id: bytes) -> None:
+        """A send of the transaction was refused: a client that does not look may not commit what is left."""
+        found = self._open.get(txn_id)
+        if found is not None:
+            found.send_refused = True
 
     async def schedule(
         self, txn_id: bytes, shared: SessionLinks, entity: Entity, messages: list[Message]
@@ -91,7 +100,10 @@ class ClientTransactions:
         """Commits, or rolls back where `fail`; raises where that could not be."""
         found = self._find(txn_id)
         del self._open[txn_id]
-        await self._namespace.transactions.discharge(found.transaction, fail)
+        unread = found.send_refused and not self._reads_refusals
+        await self._namespace.transactions.discharge(found.transaction, fail or unread)
+        if unread and not fail:
+            raise TransactionRolledBack("A send of the transaction was refused, so that it was rolled back.")
 
     def roll_back(self, owner: LinkEnd) -> None:
         """The link over which transactions were declared is gone (docs/protocol/transactions.md#coordinator-lost)."""
