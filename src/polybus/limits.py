@@ -383,6 +383,8 @@ MOVE_NUMBERS = 1_000
 """Messages that one move takes by their numbers; they travel in one batch for each partition."""
 BULK_MOVE_BYTES = 16 * 1024 * 1024
 """A move with bodies in it: a repaired message of several megabytes, or many small ones, in base64."""
+ARM_PAGE = 100
+"""Resources in one answer of the resource manager's API, as the cloud has it; the next page has a link."""
 JOBS_AT_ONCE = 8
 """Purges, redrives and the like that run at once: each reads as fast as its stores answer."""
 JOBS_REMEMBERED = 100

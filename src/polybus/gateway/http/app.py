@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from polybus.gateway.arm.call import is_arm
+from polybus.gateway.arm.routes import handle_arm
 from polybus.gateway.atom.entities import manage
 from polybus.gateway.bulk.routes import handle_bulk, is_bulk
 from polybus.gateway.gateway import Gateway
@@ -92,6 +94,8 @@ class HttpApp:
             return await self._about_the_bus(call)
         if is_bulk(call):
             return await handle_bulk(call, self._panel)
+        if is_arm(call):
+            return await handle_arm(call)
         target = parse_http_path(call.raw_path)
         if target.kind in _MESSAGE_TARGETS:
             return await handle_messages(call, target, strict=self._strict)
