@@ -165,8 +165,8 @@ class Server(BusAddresses):
         return self._own_folder
 
     def _node_options(self) -> NodeOptions:
-        from polybus.cli.keys import parse_key
         from polybus.gateway.config.file import load
+        from polybus.namespace.entities.keys import parse_key
         from polybus.namespace.entities.tiers import tier_named
         from polybus.node import NodeOptions
 
@@ -225,7 +225,9 @@ def _store_urls(stores: int | Sequence[str], data: Path | str | None) -> list[st
         return list(stores)
     if data is None:
         return [f"memory:{number}" for number in range(stores)]
-    return [f"rocksdb:{Path(data) / 'stores' / str(number)}" for number in range(stores)]
+    from polybus.hosting.places import own_stores
+
+    return own_stores(Path(data), stores)
 
 
 def _config_text(config: Path | str | Mapping[str, Any] | None) -> str | None:

@@ -2,9 +2,7 @@
 
 A state machine that is stepped with the time. What it starts is a `Handle`; it knows neither Spark nor threads.
 
-waiting ──due──▶ running ──ended well──▶ done (--once, or a job without `every`), or waiting for the next time
-   ▲                │
-   └──back-off── failed ──too often──▶ given up
+The moves are those of `MOVES`, which docs/architecture.md shows as a picture.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from __future__ import annotations
 import enum
 import random
 from collections.abc import Callable
+from typing import Final
 
 from polybus.limits import PIPELINE_DUE_MS
 from polybus.pipelines.backoff import Restart, pause_ms
@@ -32,7 +31,21 @@ class Phase(enum.Enum):
     GIVEN_UP = "given up"
 
 
-OVER = (Phase.DONE, Phase.GIVEN_UP)
+OVER: Final = (Phase.DONE, Phase.GIVEN_UP)
+MOVES: Final[dict[tuple[Phase, str], Phase]] = {
+    (Phase.WAITING, "started"): Phase.RUNNING,
+    (Phase.WAITING, "failed"): Phase.FAILED,
+    (Phase.WAITING, "failed too often"): Phase.GIVEN_UP,
+    (Phase.RUNNING, "ended, to come again"): Phase.WAITING,
+    (Phase.RUNNING, "ended for good"): Phase.DONE,
+    (Phase.RUNNING, "stopped"): Phase.WAITING,
+    (Phase.RUNNING, "failed"): Phase.FAILED,
+    (Phase.RUNNING, "failed too often"): Phase.GIVEN_UP,
+    (Phase.FAILED, "started"): Phase.RUNNING,
+    (Phase.FAILED, "failed"): Phase.FAILED,
+    (Phase.FAILED, "failed too often"): Phase.GIVEN_UP,
+}
+"""What is missing cannot happen: with --once, or without `every`, an end is for good; a failure is followed by a pause."""
 
 
 class Supervised:
@@ -67,7 +80,7 @@ class Supervised:
         if handle is not None:
             handle.stop()
             self._tell(handle)
-            self.phase = Phase.WAITING
+            self._move("stopped")
             self.history.end()
 
     def record(self) -> dict[str, object]:
@@ -79,6 +92,9 @@ class Supervised:
         if self.progress is not None:
             told |= self.progress.record()
         return told
+
+    def _move(self, given: str) -> None:
+        self.phase = MOVES[self.phase, given]
 
     # Starting
 
@@ -105,7 +121,7 @@ class Supervised:
         except Exception as error:  # A pipeline may fail in any way; the others go on.
             self._failed(str(error) or type(error).__name__, now_ms)
             return
-        self.phase = Phase.RUNNING
+        self._move("started")
         self._up(1)
 
     # Looking
@@ -142,9 +158,9 @@ class Supervised:
             self.context.say(f"{shown} in {now_ms - self._started_ms:,} ms")
         every = self._every_ms()
         if self.context.once or every is None:
-            self.phase = Phase.DONE
+            self._move("ended for good")
         else:
-            self.phase = Phase.WAITING
+            self._move("ended, to come again")
             self._due_ms = self._started_ms + every
 
     def _every_ms(self) -> int | None:
@@ -159,11 +175,11 @@ class Supervised:
         self.history.end(self.error)
         self._up(0)
         if self._restart.given_up(self.failures, self.context.once):
-            self.phase = Phase.GIVEN_UP
+            self._move("failed too often")
             self.context.say(f"failed and given up after {self.failures} attempts: {self.error}")
             return
         pause = pause_ms(self._restart, self.failures, self._rng)
-        self.phase = Phase.FAILED
+        self._move("failed")
         self._due_ms = now_ms + pause
         self.context.say(f"failed, starts again in {duration_text(pause)}: {self.error}")
 
