@@ -10,7 +10,6 @@ import typer
 
 from polybus.cli.client import Client, client_command
 from polybus.cli.entity_options import given_values, option_parameters
-from polybus.cli.keys import parse_key
 from polybus.cli.output import plain
 from polybus.namespace.entities.description import (
     AuthorizationRule,
@@ -19,6 +18,7 @@ from polybus.namespace.entities.description import (
     SubscriptionDescription,
     TopicDescription,
 )
+from polybus.namespace.entities.keys import parse_key
 
 Keys = Annotated[
     list[str] | None,
