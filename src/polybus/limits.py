@@ -164,6 +164,15 @@ STORE_COPY_ROWS = 1_000
 STORE_COPY_BYTES = 4 * 1024 * 1024
 """One batch of a copy from store to store: large enough that the sync is cheap, small enough to hold twice."""
 
+# --- Backups of a running bus ---
+BACKUP_HOLD_SECONDS = 5.0
+"""How long all stores may stand still together while they are linked; below STORE_COMMIT_SECONDS, so that a commit that
+waits for it is not taken for hung by whoever sent."""
+BACKUP_PIECE_BYTES = 256 * 1024
+"""One piece of a file on its way out: large enough for a disk, small enough that a slow reader costs nothing."""
+BACKUP_MANIFEST_BYTES = 64 * 1024 * 1024
+"""Longest manifest that is read: 400,000 files, a hundred times what stores of many terabytes have."""
+
 # --- RocksDB ---
 ROCKS_CACHE_BYTES = 96 * 1024 * 1024
 """Blocks and write buffers of all stores of the process together; four stores unbounded grew by 331 MB."""
@@ -341,6 +350,8 @@ CLI_CONNECT_SECONDS = 10
 """A person waits at the terminal; whatever has not answered by then is down."""
 CLI_SECONDS = 60
 """For one HTTP answer of a bus that is busy."""
+CLI_STREAM_SECONDS = 600
+"""Between two pieces of a long answer: a backup begins only when all of it has been copied on the bus's side."""
 CLI_RETRIES = 1
 """Of the SDK: enough for a connection that was closed while idle, and a refusal is told at once."""
 CURSOR_LAG_MS = 7 * 86_400_000

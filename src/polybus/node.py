@@ -13,6 +13,7 @@ import gc
 import ipaddress
 import logging
 import resource
+import shutil
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -42,7 +43,8 @@ from polybus.store.permissions import close_folder, make_folder
 
 log = logging.getLogger(__name__)
 
-_OURS = ("catalogue", "stores", "certificates")
+OUTGOING = "outgoing"
+_OURS = ("catalogue", "stores", "certificates", OUTGOING)
 """What the bus makes in its data folder."""
 
 DEFAULT_NAMESPACE = "sbemulatorns"
@@ -123,6 +125,8 @@ class Node:
         if self.options.config is not None:
             await run(provision(self.bus, self.options.config))
         self.gateway = Gateway(self.bus, self.common_keys(), own_keys=self._own_keys())
+        self.gateway.outgoing = self.options.data / OUTGOING
+        shutil.rmtree(self.gateway.outgoing, ignore_errors=True)  # what a crash left of a copy
         self._listen()
         self._watching = [
             loop.create_task(self._watch_disks()),

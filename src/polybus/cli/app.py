@@ -7,7 +7,7 @@ from collections.abc import Callable
 import typer
 
 from polybus.cli import pipelines, rules
-from polybus.cli.backup import backup
+from polybus.cli.backup import backup, restore
 from polybus.cli.check import check
 from polybus.cli.client import client_command
 from polybus.cli.demo import demo
@@ -39,6 +39,7 @@ app.add_typer(rules.app, name="rule")
 app.add_typer(pipelines.app, name="pipelines")
 app.command()(check)
 app.command()(backup)
+app.command()(restore)
 app.command()(version)
 
 

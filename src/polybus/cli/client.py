@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +20,7 @@ from polybus.cli.endpoint import EMULATOR, Endpoint
 from polybus.cli.options import AsJson
 from polybus.cli.output import REFUSED, UNREACHABLE, Failure, Output, one_line_errors
 from polybus.cli.sdk_errors import sdk_failure
-from polybus.limits import CLI_CONNECT_SECONDS, CLI_RETRIES, CLI_SECONDS
+from polybus.limits import CLI_CONNECT_SECONDS, CLI_RETRIES, CLI_SECONDS, CLI_STREAM_SECONDS
 
 Connection = Annotated[
     str,
@@ -96,6 +96,26 @@ class Client:
         try:
             with httpx.Client(verify=verify, timeout=CLI_SECONDS, trust_env=False) as http:
                 return http.get(self.endpoint.http_url + path, params=query, headers=headers)
+        except httpx.HTTPError as error:
+            text = f"{self.endpoint.http_url} does not answer: {error or type(error).__name__}"
+            raise Failure(text, UNREACHABLE) from error
+
+    def stream(self, path: str) -> Iterator[Any]:
+        """What the bus answers to a GET, once, to be read piece by piece while the loop's body runs."""
+        import httpx
+
+        headers = {"Authorization": self.endpoint.token(), "Accept": "application/json"}
+        verify = self.endpoint.ssl_context() if self.endpoint.tls else False
+        url = self.endpoint.http_url + path
+        try:
+            with (
+                httpx.Client(verify=verify, timeout=CLI_STREAM_SECONDS, trust_env=False) as http,
+                http.stream("GET", url, headers=headers) as answer,
+            ):
+                if answer.status_code >= 400:
+                    answer.read()
+                    raise Failure(_refusal(answer), REFUSED)
+                yield answer
         except httpx.HTTPError as error:
             text = f"{self.endpoint.http_url} does not answer: {error or type(error).__name__}"
             raise Failure(text, UNREACHABLE) from error

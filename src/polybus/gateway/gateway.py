@@ -12,6 +12,7 @@ import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from hmac import compare_digest
+from pathlib import Path
 from typing import Protocol
 
 from polybus.errors import Unauthorized
@@ -76,6 +77,8 @@ class Gateway:
         self.hosts = hosts or []
         self.jwt_verifier = jwt_verifier
         self.stats = Stats()
+        self.outgoing: Path | None = None
+        """Where copies of the bus are made before they leave; None where there is no place for them."""
         self.connections: dict[Connected, None] = {}
         self.stopping = False
 

@@ -20,6 +20,7 @@ from polybus.namespace.delivery.routing import HASH_VERSION
 from polybus.partition.records import after, sealed, unsealed
 from polybus.promise import Loop, Promise, pause
 from polybus.rows import Batch, Row, Scan
+from polybus.store.base import Store
 from polybus.store.driver import StoreDriver
 
 FORMAT: Final = 1
@@ -160,6 +161,20 @@ class Catalogue:
         except PolybusError:
             self._next()
             raise
+        self._next()
+
+    @property
+    def store(self) -> Store:
+        """What it is kept in; ServerBusy where that is away."""
+        return self._require().store
+
+    async def hold(self) -> None:
+        """Writes nothing until `let_go`; whoever writes meanwhile waits."""
+        while self._busy is not None:
+            await self._busy
+        self._busy = Promise()
+
+    def let_go(self) -> None:
         self._next()
 
     def _next(self) -> None:

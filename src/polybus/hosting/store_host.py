@@ -69,6 +69,7 @@ class StoreHost:
         self._opener = opener
         self._committing: Output | None = None
         self._scheduled = False
+        self._held = False
         self._retry_ms = REOPEN_MS
         self._full_ms = 0
         self._closing = False
@@ -98,7 +99,7 @@ class StoreHost:
     def _flush(self) -> None:
         self._scheduled = False
         batch, driver = self.batch, self.driver
-        if self._committing is not None or driver is None or self.state is not StoreState.OPEN:
+        if self._committing is not None or driver is None or self.state is not StoreState.OPEN or self._held:
             return
         if not batch.brokers and not batch:
             return
@@ -124,6 +125,22 @@ class StoreHost:
                 tenant.settled(batch)
         if self.batch.brokers or self.batch:
             self.touch()  # after what else has ended in this turn: other stores' replies bring more for the batch
+
+    def hold(self) -> Promise[None]:
+        """Commits nothing until `let_go`; settled when the commit under way is over, so that what is written now is
+        what was acknowledged. Whoever writes meanwhile waits."""
+        self._held = True
+        done: Promise[None] = Promise()
+        if self._committing is None:
+            done.resolve(None)
+        else:
+            self._committing.replies.append((done.reply, None, None))
+        return done
+
+    def let_go(self) -> None:
+        self._held = False
+        if self.batch.brokers or self.batch:
+            self.touch()
 
     def synced(self) -> Promise[None]:
         """Settled when everything that is written so far is on disk; at once where it is."""
@@ -264,6 +281,7 @@ class StoreHost:
         """Commits what is open, then closes the store for good."""
         done: Promise[None] = Promise()
         self._closing = True
+        self._held = False
         self._close_when_idle(done)
         return done
 

@@ -8,16 +8,16 @@ same id and find them. This way round, rows without an entity can harm nobody, f
 
 from __future__ import annotations
 
-import json
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Protocol
 
 from polybus.errors import ConfigError, StoreError
+from polybus.hosting.backup_files import write_manifest
 from polybus.operations.catalogue_facts import CatalogueFacts
 from polybus.operations.findings import Findings
 from polybus.operations.reading import DATABASE, Reader, StoreReader, open_reader
@@ -25,8 +25,6 @@ from polybus.store.base import Store
 from polybus.store.copying import copy_into_folder
 from polybus.store.folder import sync_folder
 from polybus.store.open import open_store
-
-MANIFEST: Final = "backup.json"
 
 
 @dataclass
@@ -70,12 +68,12 @@ def backup(catalogue: str, stores: list[str], target: Path) -> BackupReport:
         facts = CatalogueFacts(reader, Findings())
         _refuse_missing(facts, sources)
         report = BackupReport(str(target), head.url, entities=len(facts.entities))
-        with _whole_or_nothing(target) as folder:
+        with whole_or_nothing(target) as folder:
             for index, source in enumerate(sources):
                 source.checkpoint(folder / "stores" / str(index))
                 report.stores.append({"url": source.url, "id": source.store_id.hex()})
             head.checkpoint(folder / "catalogue")
-            (folder / MANIFEST).write_text(json.dumps({"stores": report.stores}, indent=2) + "\n")
+            write_manifest(folder, report.stores)
     return report
 
 
@@ -104,7 +102,7 @@ def _refuse_missing(facts: CatalogueFacts, sources: list[Source]) -> None:
 
 
 @contextmanager
-def _whole_or_nothing(target: Path) -> Iterator[Path]:
+def whole_or_nothing(target: Path) -> Iterator[Path]:
     """A folder that takes its name only when everything is in it."""
     target.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))

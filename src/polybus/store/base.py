@@ -17,6 +17,23 @@ from polybus.rows import NO_LIMIT, Batch, Get, Read, Row, Scan
 __all__ = ["NO_LIMIT", "Batch", "Get", "Read", "Row", "Scan", "Store"]
 
 
+class Copy(ABC):
+    """A copy of a store in the making, in steps, so that those of several stores can show one moment.
+
+    Making the copy does what takes long beforehand, `fix` chooses the moment and is quick, `save` writes while the
+    store goes on. `close` leaves nothing behind but what `save` has written.
+    """
+
+    @abstractmethod
+    def fix(self) -> None: ...
+
+    @abstractmethod
+    def save(self) -> None: ...
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
 class Store(ABC):
     """One messaging store. `commit` is called by one thread at a time; reads may come from any thread."""
 
@@ -63,8 +80,17 @@ class Store(ABC):
         """Free space where it can be known, else None."""
 
     @abstractmethod
+    def copy(self, target: Path) -> Copy:
+        """A copy into the folder `target`, which must not exist, about to be made."""
+
     def checkpoint(self, target: Path) -> None:
         """Writes a consistent copy of the store into the folder `target`, which must not exist."""
+        copy = self.copy(target)
+        try:
+            copy.fix()
+            copy.save()
+        finally:
+            copy.close()
 
     @abstractmethod
     def close(self) -> None: ...

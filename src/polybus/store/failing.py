@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from polybus.errors import StoreError, StoreFenced, StoreFull
-from polybus.store.base import NO_LIMIT, Batch, Row, Store
+from polybus.store.base import NO_LIMIT, Batch, Copy, Row, Store
 from polybus.store.copying import copy_rows
 from polybus.store.memory import MemoryStore
 
@@ -234,8 +234,8 @@ class FailingStore(Store):
     def free_bytes(self) -> int | None:
         return 0 if self.faults.full or self.faults.low else self.inner.free_bytes()
 
-    def checkpoint(self, target: Path) -> None:
-        self.inner.checkpoint(target)
+    def copy(self, target: Path) -> Copy:
+        return self.inner.copy(target)
 
     def close(self) -> None:
         self.inner.close()

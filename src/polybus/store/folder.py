@@ -19,7 +19,8 @@ from polybus.store.permissions import close_folder, make_folder
 _LOCK = "lock"
 _DATABASE = "db"
 _UNFINISHED = "db.new"
-_OURS = frozenset({_LOCK, _DATABASE, _UNFINISHED, "lost+found"})
+_COPY = "copy"
+_OURS = frozenset({_LOCK, _DATABASE, _UNFINISHED, _COPY, "lost+found"})
 
 
 class StoreFolder:
@@ -28,6 +29,8 @@ class StoreFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.database = path / _DATABASE
+        self.copy = path / _COPY
+        """Where a copy is made that then goes elsewhere; what a crash left of one is removed at the next opening."""
         try:
             make_folder(path)
             self._refuse_foreign()
@@ -35,6 +38,7 @@ class StoreFolder:
         except OSError as error:
             raise StoreError(f"{path}: {error.strerror}") from error
         self._take_lock()
+        self.drop_copy()
         self._close_to_others()
 
     def _close_to_others(self) -> None:
@@ -43,6 +47,9 @@ class StoreFolder:
         except StoreError:
             self.release()
             raise
+
+    def drop_copy(self) -> None:
+        shutil.rmtree(self.copy, ignore_errors=True)
 
     def make_database(self, make: Callable[[Path], None]) -> None:
         """Lets `make` fill a fresh folder and puts it in place as the database."""

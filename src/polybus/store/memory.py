@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from polybus.errors import StoreFenced
-from polybus.store.base import NO_LIMIT, Batch, Row, Store
+from polybus.store.base import NO_LIMIT, Batch, Copy, Row, Store
 from polybus.store.copying import copy_into_folder
 from polybus.store.sorted_keys import SortedKeys
 
@@ -79,12 +79,16 @@ class MemoryStore(Store):
     def free_bytes(self) -> int | None:
         return None
 
-    def checkpoint(self, target: Path) -> None:
+    def copy(self, target: Path) -> Copy:
+        return _MemoryCopy(self, target)
+
+    def snapshot(self) -> MemoryStore:
+        """Another store with the same id and what this one holds now."""
         with self._lock:
             self._check_open()
             snapshot = MemoryStore(self.url, self.store_id)
             snapshot._apply(self._rows.items())
-        copy_into_folder(self.store_id, snapshot.scan, target)
+        return snapshot
 
     def close(self) -> None:
         with self._lock:
@@ -101,3 +105,18 @@ class MemoryStore(Store):
     def _check_open(self) -> None:
         if self._closed:
             raise StoreFenced(f"{self.url} is closed")
+
+
+class _MemoryCopy(Copy):
+    def __init__(self, store: MemoryStore, target: Path) -> None:
+        self._store = store
+        self._target = target
+
+    def fix(self) -> None:
+        self._store = self._store.snapshot()
+
+    def save(self) -> None:
+        copy_into_folder(self._store.store_id, self._store.scan, self._target)
+
+    def close(self) -> None:
+        return

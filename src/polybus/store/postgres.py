@@ -22,7 +22,7 @@ from psycopg import sql
 
 from polybus.errors import BugError, StoreCorrupt, StoreError, StoreFenced, StoreFull
 from polybus.limits import STORE_KEY_BYTES, STORE_READ_THREADS
-from polybus.store.base import NO_LIMIT, Batch, Row, Store
+from polybus.store.base import NO_LIMIT, Batch, Copy, Row, Store
 from polybus.store.connections import Connection, Pool, connect, sever
 from polybus.store.copying import copy_into_folder
 from polybus.store.format import StoreFormat, new_format
@@ -154,20 +154,23 @@ class PostgresStore(Store):
         """Unknown: PostgreSQL does not tell. A full server refuses the commit, and nothing of it is written."""
         return None
 
-    def checkpoint(self, target: Path) -> None:
-        connection = self._connect()
+    def copy(self, target: Path) -> Copy:
+        return _PostgresCopy(self, self._connect(), target)
+
+    def begin_snapshot(self, connection: Connection) -> None:
+        """From now on the connection sees the rows as they are now."""
         try:
-            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-            with connection.transaction():
-                copy_into_folder(self.store_id, lambda *page: self._page(connection, *page), target)
+            connection.execute(self._queries["one_moment"])
+            connection.execute(self._queries["no_hurry"])  # the moment is that of the first statement
         except psycopg.Error as error:
             raise self._translated(error) from error
-        finally:
-            connection.close()
 
-    def _page(self, connection: Connection, start: bytes, end: bytes, limit: int, max_bytes: int) -> list[Row]:
+    def page(self, connection: Connection, start: bytes, end: bytes, limit: int, max_bytes: int) -> list[Row]:
         parameters = {"start": start, "end": end, "limit": limit, "max_bytes": max_bytes}
-        return self._rows(connection, "scan", parameters)
+        try:
+            return self._rows(connection, "scan", parameters)
+        except psycopg.Error as error:
+            raise self._translated(error) from error
 
     def close(self) -> None:
         """Ends all connections, also those that a thread waits on: a server that hangs must not hang us."""
@@ -185,6 +188,24 @@ class PostgresStore(Store):
         text = f"{self.url}: {str(error).strip() or type(error).__name__}"
         corrupt = (pg_errors.DataCorrupted, pg_errors.IndexCorrupted)
         return StoreCorrupt(text) if isinstance(error, corrupt) else StoreError(text)
+
+
+class _PostgresCopy(Copy):
+    """A copy through a connection and a transaction of its own."""
+
+    def __init__(self, store: PostgresStore, connection: Connection, target: Path) -> None:
+        self._store = store
+        self._connection = connection
+        self._target = target
+
+    def fix(self) -> None:
+        self._store.begin_snapshot(self._connection)
+
+    def save(self) -> None:
+        copy_into_folder(self._store.store_id, lambda *page: self._store.page(self._connection, *page), self._target)
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 def _last_words(batch: Batch) -> tuple[list[bytes], dict[bytes, bytes]]:

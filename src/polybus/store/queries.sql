@@ -91,3 +91,10 @@ FROM (
 ) AS counted
 WHERE nth = 1 OR upto_bytes <= %(max_bytes)s
 ORDER BY key
+
+-- name: one_moment
+-- A copy shows the rows of one moment; it waits while those of other stores are made, and must not be ended for that.
+BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY
+
+-- name: no_hurry
+SELECT set_config('idle_in_transaction_session_timeout', '0', true)

@@ -35,7 +35,7 @@ from polybus.limits import (
     ROCKS_STALL_SECONDS,
     ROCKS_STRIDE,
 )
-from polybus.store.base import NO_LIMIT, Batch, Row, Store
+from polybus.store.base import NO_LIMIT, Batch, Copy, Row, Store
 from polybus.store.folder import StoreFolder, make_fresh_folder
 from polybus.store.format import FORMAT_NAME, StoreFormat, new_format
 from polybus.store.logcheck import check_logs
@@ -291,15 +291,26 @@ class RocksStore(Store):
         except OSError:
             return None
 
-    def checkpoint(self, target: Path) -> None:
+    def copy(self, target: Path) -> Copy:
+        self.flush()
+        return _RocksCopy(self, self._folder, target)
+
+    def flush(self) -> None:
+        """Writes the buffers to a table. It lets the GIL go, which making a checkpoint does not."""
+        with self._copying:
+            try:
+                self._opened().flush()
+            except Exception as error:
+                raise self._translated(error) from error
+
+    def link_files(self, target: Path) -> None:
+        """Makes `target`, which must be on the store's own disk, a database with what is written now. Where the buffers
+        were flushed just before there are only links to make."""
         with self._copying:
             db = self._opened()
             try:
-                make_fresh_folder(target)
-                # Flushing lets the GIL go; making the checkpoint does not, and has only links left to make.
-                db.flush()
                 checkpoint = Checkpoint(db)
-                checkpoint.create_checkpoint(str(target / self._folder.database.name))
+                checkpoint.create_checkpoint(str(target))
             except Exception as error:
                 raise self._translated(error) from error
             finally:
@@ -327,6 +338,31 @@ class RocksStore(Store):
             return error
         text = f"{self.url}: {error}"
         return StoreCorrupt(text) if str(error).startswith("Corruption") else StoreError(text)
+
+
+class _RocksCopy(Copy):
+    """A copy by links next to the database, moved to where it belongs: on another disk there are no links, and making
+    the copy there at once would hold up the whole process."""
+
+    def __init__(self, store: RocksStore, folder: StoreFolder, target: Path) -> None:
+        self._store = store
+        self._folder = folder
+        self._target = target
+
+    def fix(self) -> None:
+        self._folder.drop_copy()
+        self._store.flush()
+        self._store.link_files(self._folder.copy)
+
+    def save(self) -> None:
+        make_fresh_folder(self._target)
+        try:
+            shutil.move(self._folder.copy, self._target / self._folder.database.name)
+        except OSError as error:
+            raise StoreError(f"{self._target}: {error.strerror}") from error
+
+    def close(self) -> None:
+        self._folder.drop_copy()
 
 
 def _write_batch(batch: Batch) -> Any:

@@ -32,7 +32,7 @@ def test_a_backup_is_served_like_any_data(tmp_path: Path) -> None:
     asyncio.run(fill(tmp_path / "data"))
     shell = Shell("")
     text = shell.run("backup", str(tmp_path / "data"), "--to", str(tmp_path / "copy"))
-    assert f"polybus serve --data {tmp_path / 'copy'} --stores 2" in text
+    assert f"polybus restore {tmp_path / 'copy'}" in text
     served = Served(tmp_path / "copy", "--namespace", "test")
     try:
         shell = Shell(served.connection())

@@ -218,6 +218,32 @@ def test_a_checkpoint_is_a_store_of_its_own(store: Store, tmp_path: Path) -> Non
     assert store.get([b"later", b"in the copy"]) == [b"vlater", None]
 
 
+def test_a_copy_shows_the_moment_that_was_fixed(store: Store, tmp_path: Path) -> None:
+    put(store, b"a")
+    copy = store.copy(tmp_path / "copy")
+    put(store, b"b")
+    copy.fix()
+    put(store, b"c")
+    copy.save()
+    copy.close()
+    saved = RocksStore(tmp_path / "copy")
+    try:
+        assert saved.scan(b"", END, 10) == [(b"a", b"va"), (b"b", b"vb")]
+    finally:
+        saved.close()
+
+
+def test_a_copy_that_is_given_up_leaves_nothing(store: Store, tmp_path: Path) -> None:
+    for fixed in (False, True):
+        copy = store.copy(tmp_path / "copy")
+        if fixed:
+            copy.fix()
+        copy.close()
+    assert not (tmp_path / "copy").exists()
+    put(store, b"a")
+    store.checkpoint(tmp_path / "copy")
+
+
 def test_a_checkpoint_does_not_overwrite(store: Store, tmp_path: Path) -> None:
     (tmp_path / "copy").mkdir()
     with pytest.raises(StoreError, match="exists"):

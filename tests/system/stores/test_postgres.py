@@ -328,7 +328,7 @@ def test_a_checkpoint_is_of_one_moment(store: PostgresStore, tmp_path: Path) -> 
     for number in range(2 * limits.STORE_COPY_ROWS):
         batch.put(b"%06d" % number, b"v")
     store.commit(batch)
-    page, calls = store._page, []
+    page, calls = store.page, []
 
     def page_and_commit(*arguments: object) -> list[tuple[bytes, bytes]]:
         rows = page(*arguments)  # type: ignore[arg-type]
@@ -336,7 +336,7 @@ def test_a_checkpoint_is_of_one_moment(store: PostgresStore, tmp_path: Path) -> 
         put(store, b"9%d" % len(calls))
         return rows
 
-    store._page = page_and_commit  # type: ignore[assignment, method-assign]
+    store.page = page_and_commit  # type: ignore[assignment, method-assign]
     store.checkpoint(tmp_path / "copy")
     copy = open_store(f"rocksdb:{tmp_path / 'copy'}")
     assert len(copy.scan(b"", b"\xff", 1 << 30)) == 2 * limits.STORE_COPY_ROWS

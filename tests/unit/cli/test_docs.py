@@ -10,7 +10,7 @@ import typer
 from polybus.cli.app import app
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "cli.md"
-LISTED = ("serve", "send", "receive", "peek", "export", "check", "backup", "partitions")
+LISTED = ("serve", "send", "receive", "peek", "export", "check", "backup", "restore", "partitions")
 EVIDENT = {"--help", "--subject", "--correlation-id", "--content-type", "--to", "--reply-to", "--reply-to-session"}
 EVIDENT |= {"--partition-key", "--transfer-dead-letter"}
 """Options that say what they mean by their name."""

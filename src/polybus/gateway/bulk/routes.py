@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from polybus.asyncio_bridge import run
 from polybus.errors import ArgumentError, EntityNotFound
+from polybus.gateway.bulk.backup import get_backup
 from polybus.gateway.bulk.call import BulkCall, answer
 from polybus.gateway.bulk.cursors import (
     advance_cursor,
@@ -109,6 +110,8 @@ async def handle_bulk(call: Call, panel: FaultPanel | None) -> Response:
         return await handle_faults(call, panel, segments[1:])
     if segments[:1] == ["jobs"] and len(segments) <= 2:
         return handle_jobs(call, segments[1:])
+    if segments == ["backup"]:
+        return await get_backup(call)
     if segments not in (["openapi.json"], ["stores"], ["cursors"]):
         raise EntityNotFound(f"There is nothing at '{call.path[:200]}'.")
     if call.method != "GET":

@@ -26,6 +26,14 @@ def allow(call: Call, token: str | None, path: str, needed: Rights) -> Grant:
     return grant
 
 
+def authorize_everywhere(call: Call) -> None:
+    """For what concerns the bus as a whole: Manage in every namespace of it."""
+    token = _bare(call.headers.get("authorization"))
+    for namespace in call.gateway.bus.namespaces.values():
+        resource = f"sb://{namespace.name}/"
+        require(call.gateway.check_token(namespace, token, resource).rights, Rights.MANAGE, resource)
+
+
 def authorize_any(call: Call, path: str) -> Grant:
     """For what every right opens."""
     grant = authorize(call, path, Rights.NONE)
