@@ -27,6 +27,7 @@ PolybusError
 │   └── StoreVersionMismatch    written by another major version, or by another owner
 ├── ProtocolError               the peer broke AMQP; has an AMQP condition; closes one connection
 ├── ConfigError                 the user's configuration is wrong; says file, path, value, range
+│   └── TemplateError           a Resource Manager template asks for what cannot be
 └── BugError                    our own fault, never the peer's or the user's
 """
 
@@ -257,6 +258,10 @@ class ProtocolError(PolybusError):
 
 class ConfigError(PolybusError):
     """The user's configuration is wrong; the text says file, path, value and what is allowed."""
+
+
+class TemplateError(ConfigError):
+    """A Resource Manager template cannot be read, or asks for what a bus does not have."""
 
 
 class BugError(PolybusError):

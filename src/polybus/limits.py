@@ -394,6 +394,11 @@ MOVE_NUMBERS = 1_000
 """Messages that one move takes by their numbers; they travel in one batch for each partition."""
 BULK_MOVE_BYTES = 16 * 1024 * 1024
 """A move with bodies in it: a repaired message of several megabytes, or many small ones, in base64."""
+TEMPLATE_DEPTH = 20
+TEMPLATE_COPIES = 800
+TEMPLATE_RESOURCES = 10_000
+"""Nesting, repetitions and resources of a Resource Manager template: the cloud's 800 for a copy, and more than a
+namespace can hold for the whole."""
 ARM_PAGE = 100
 """Resources in one answer of the resource manager's API, as the cloud has it; the next page has a link."""
 JOBS_AT_ONCE = 8

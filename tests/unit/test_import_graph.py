@@ -30,7 +30,8 @@ MAY_KNOW: dict[str, set[str]] = {
     "store": {"errors", "limits", "rows"},
     "hosting": {*COMMON, "amqp", "message", "rules", "partition", "store", "namespace"},
     "namespace": {*COMMON, "amqp", "message", "rules", "partition", "store", "hosting"},
-    "gateway": {*COMMON, "client", "amqp", "message", "rules", "partition", "namespace", "store", "hosting"},
+    "templates": {"errors", "limits"},
+    "gateway": {*COMMON, "templates", "client", "amqp", "message", "rules", "partition", "namespace", "store", "hosting"},
     "operations": {*COMMON, "amqp", "message", "rules", "partition", "store", "namespace", "hosting"},
     "provisioning": {*COMMON, "gateway", "namespace"},
 }

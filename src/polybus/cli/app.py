@@ -11,6 +11,7 @@ from polybus.cli.backup import backup, restore
 from polybus.cli.check import check
 from polybus.cli.client import client_command
 from polybus.cli.demo import demo
+from polybus.cli.deploy import deploy
 from polybus.cli.entities import QUEUE, SUBSCRIPTION, TOPIC, entity_commands
 from polybus.cli.export import export
 from polybus.cli.health import healthcheck, version
@@ -29,7 +30,7 @@ app = typer.Typer(
 )
 app.command()(serve)
 app.command()(demo)
-_CLIENTS: tuple[Callable[..., None], ...] = (send, receive, peek, partitions, stores, export, healthcheck)
+_CLIENTS: tuple[Callable[..., None], ...] = (send, receive, peek, partitions, stores, deploy, export, healthcheck)
 for _work in _CLIENTS:
     app.command()(client_command(_work))
 app.add_typer(entity_commands(QUEUE), name="queue")

@@ -87,6 +87,10 @@ class Client:
         return json_of(self.get(path, **query))
 
     def get(self, path: str, **query: str) -> Any:
+        return self.ask("GET", path, **query)
+
+    def ask(self, method: str, path: str, body: Any = None, **query: str) -> Any:
+        """What the bus answers to a request, with a body of JSON where there is one."""
         import httpx
 
         headers = {"Accept": "application/json"}
@@ -95,7 +99,10 @@ class Client:
         verify = self.endpoint.ssl_context() if self.endpoint.tls else False
         try:
             with httpx.Client(verify=verify, timeout=CLI_SECONDS, trust_env=False) as http:
-                return http.get(self.endpoint.http_url + path, params=query, headers=headers)
+                options = {} if body is None else {"json": body}
+                return http.request(
+                    method, self.endpoint.http_url + path, params=query or None, headers=headers, **options
+                )
         except httpx.HTTPError as error:
             text = f"{self.endpoint.http_url} does not answer: {error or type(error).__name__}"
             raise Failure(text, UNREACHABLE) from error

@@ -1,4 +1,4 @@
-"""`polybus export`: a live namespace as a configuration file, which `serve --config` takes."""
+"""`polybus export`: a live namespace as a configuration file, which `serve --config` takes, or as a template."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from polybus.cli.client import Client, json_of
 from polybus.cli.entity_options import sdk_name, settable
 from polybus.cli.output import plain
 from polybus.cli.overview import partitions_path
+from polybus.gateway.arm.template import template_text
 from polybus.gateway.config.dump import declared_subscription, dump
 from polybus.gateway.config.model import ConfigFile, NamespaceConfig, TopicConfig
 from polybus.limits import PARTITIONS_STANDARD
@@ -48,9 +49,16 @@ def export(
     keys: Annotated[
         bool, typer.Option("--keys", help="With the keys of entities; without, new ones are made.")
     ] = False,
+    template: Annotated[
+        bool, typer.Option("--template", help="As a Resource Manager template, without keys.")
+    ] = False,
 ) -> None:
-    """Writes queues, topics, subscriptions and rules as a configuration file."""
-    text = dump(ConfigFile((_Export(client).namespace(),)), with_keys=keys)
+    """Writes queues, topics, subscriptions and rules as a configuration file, or as a template."""
+    found = _Export(client)
+    if template:
+        text = template_text(found.namespace(), found.tier)
+    else:
+        text = dump(ConfigFile((found.namespace(),)), with_keys=keys)
     if to is None:
         typer.echo(text, nl=False)
         return
@@ -63,7 +71,8 @@ class _Export:
         self._client = client
         info = client.admin.get_namespace_properties()
         self._name = info.name
-        self._premium = plain(info.messaging_sku) == "Premium"
+        self.tier = str(plain(info.messaging_sku))
+        self._premium = self.tier == "Premium"
 
     def namespace(self) -> NamespaceConfig:
         admin = self._client.admin

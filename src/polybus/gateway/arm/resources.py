@@ -53,6 +53,8 @@ def properties_json(description: Description) -> Json:
             shown[camel(item.element)] = _plain(item, value)
     if not isinstance(description, SubscriptionDescription):
         shown["maxSizeInMegabytes"] = description.shown_size_in_megabytes
+        if description.partition_count > 1:
+            shown["partitionCount"] = description.partition_count
     return shown
 
 
