@@ -14,6 +14,7 @@ from polybus.errors import PolybusError
 from polybus.hosting.catalogue import Catalogue
 from polybus.hosting.opener import Opener
 from polybus.hosting.store_host import StoreHost
+from polybus.memory import settle_memory
 from polybus.message.message import Message
 from polybus.namespace.bus import Bus
 from polybus.namespace.delivery.session_source import HeldSession, SessionSource
@@ -22,7 +23,6 @@ from polybus.namespace.entities.description import EntityDescription
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.entities.names import parse_address
 from polybus.namespace.entities.tiers import Tier
-from polybus.node import settle_memory
 from polybus.partition import settling
 
 T = TypeVar("T")

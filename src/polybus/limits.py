@@ -132,6 +132,22 @@ AMQP_UNSIZED_LINK_BYTES = 1024 * 1024
 """The largest message on a link that announces no limit of its own: tokens and management requests."""
 AMQP_PARTIAL_BYTES = PREMIUM_MESSAGE_BYTES_MAX + 32 * 1024 * 1024
 """Bytes of unfinished deliveries of one connection: one of the largest, and room beside it."""
+AMQP_STRANGER_BYTES = 128 * 1024
+"""What a connection may make us hold before its peer has shown who it is: unfinished deliveries, attaches, replies. A
+token and the request around it take 8 KiB; a thousand strangers then hold 128 MB at the most."""
+AMQP_STRANGER_LINKS = 32
+"""Links, and sessions, of a connection before its peer has shown who it is; the SDKs open three."""
+AMQP_PERFORMATIVE_BYTES = 16 * 1024
+"""An open, begin, attach, flow, detach, end or close: the longest that clients write names a filter of 1,024 characters
+and a few addresses. What is decoded takes up to sixty times its bytes, so it is refused unread."""
+AMQP_TURN_FRAMES = 256
+AMQP_TURN_FIELD_BYTES = 32 * 1024
+"""Frames, and bytes of their fields without payloads, that are read of one connection in one turn of the loop: a few
+milliseconds at the worst. Others get their turn before the next."""
+AMQP_TURN_SECONDS = 0.005
+"""How long one connection's events are worked on before others get their turn."""
+AMQP_TURN_DISPOSED = 64
+"""Deliveries of one disposition that are settled before that time is looked at again; one may name thousands."""
 AMQP_HELD_DELIVERIES = 100
 """Deliveries that a peer may send on a link before we have answered its attach."""
 AMQP_CACHED_SHAPES = 8
@@ -253,6 +269,8 @@ OPEN_FILES = 65_536
 DISK_RESERVE_BYTES = 256 * 1024 * 1024
 """Free space below which nothing may be sent, so that receiving and settling can still be written."""
 DISK_CHECK_SECONDS = 2.0
+MEMORY_RETURN_SECONDS = 5.0
+"""How often free memory is given back after connections have ended; it takes some milliseconds of a thread."""
 IDLE_CHECK_SECONDS = 15.0
 """How often entities are looked at that delete themselves when idle; the shortest idle time is five minutes."""
 STOP_SECONDS = 8.0
@@ -279,12 +297,17 @@ AMQP_REQUESTS_UNDER_WAY = 200
 """Management requests of one link that may wait for a store; the Python SDK does not count credit."""
 AMQP_REPLIES_HELD = 1_000
 """Replies that wait for credit on a reply link; a client that lets more pile up loses its link."""
+AMQP_REPLIES_HELD_BYTES = 4 * 1024 * 1024
+"""Bytes of those replies over all links of a connection: sixteen of the largest, which are peeks."""
 AMQP_MANAGEMENT_MS = 60_000
 """How long a management request may take when it does not say: the SDKs' own patience."""
 AMQP_TURN_BYTES = 256 * 1024
 """Message bytes that one connection gets in one turn of the loop, so that a large credit cannot fill memory."""
 AMQP_UNSENT_BYTES = 512 * 1024
 """Unsent bytes of one connection above which its receivers wait; with one turn's bytes it stays below 1 MB."""
+AMQP_UNREAD_ANSWER_BYTES = 2 * 1024 * 1024
+"""What is written to a client that does not read, beyond one message of the largest size; then the connection ends. A
+client that reads now and then never gets there: deliveries stop at AMQP_UNSENT_BYTES."""
 AMQP_UNANSWERED_BYTES = 4 * 1024 * 1024
 """Bytes of sends that wait for their commit; above it the socket is not read, since Python ignores credit."""
 AMQP_UNSETTLED_DELIVERIES = 10_000

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
-import gc
 import ipaddress
 import logging
 import resource
@@ -33,6 +32,7 @@ from polybus.hosting.catalogue import Catalogue
 from polybus.hosting.opener import Opener, shown_url
 from polybus.hosting.places import address_of, place_of
 from polybus.hosting.store_host import StoreHost
+from polybus.memory import return_memory
 from polybus.namespace.bus import Bus
 from polybus.namespace.entities.description import AccessRight, AuthorizationRule
 from polybus.namespace.entities.tiers import STANDARD, Tier
@@ -82,18 +82,6 @@ class NodeOptions:
     unsafe: bool = False
 
 
-YOUNG_OBJECTS = 20_000
-"""Objects made before the collector looks for cycles. Messages under way are thousands of objects without one: at
-Python's 700 looking through them again and again took a tenth of the server's CPU (perf, 1 KiB, in memory)."""
-
-
-def settle_memory() -> None:
-    """For a server that has just started: what is there now stays, and is not looked through again."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS, 20, 50)
-
-
 class Node:
     def __init__(self, options: NodeOptions) -> None:
         self.options = options
@@ -131,6 +119,7 @@ class Node:
         self._watching = [
             loop.create_task(self._watch_disks()),
             loop.create_task(self._delete_idle()),
+            loop.create_task(return_memory(lambda: self.gateway.stats.connections_closed)),
         ]
 
     def check_keys(self) -> None:

@@ -128,12 +128,14 @@ def check_connection(data: bytes) -> None:
     written = connection.output()
     for place in range(2, len(data), piece):
         owner.take(connection.feed(data[place : place + piece], 0))
+        while connection.unread:
+            owner.take(connection.feed(b"", 0))
         written += connection.output()
     owner.take(connection.tick(1_000))
     owner.take(connection.lost())
     assert owner.closed == 1
     assert connection.output() == b""
-    assert connection._partial_bytes == 0
+    assert connection._held_bytes == 0
     check_output(written)
 
 

@@ -67,11 +67,14 @@ class Peer:
 
     def __init__(self, now_ms: int = 0, **config: Any) -> None:
         self.connection = Connection(ConnectionConfig("polybus", **config), now_ms)
+        self.connection.known = True
         self.now_ms = now_ms
         self.events: list[Event] = []
 
     def feed(self, data: bytes) -> list[Event]:
         events = self.connection.feed(data, self.now_ms)
+        while self.connection.unread:
+            events += self.connection.feed(b"", self.now_ms)
         self.events += events
         return events
 

@@ -349,7 +349,7 @@ def test_unfinished_deliveries_share_one_budget(advisory):
     peer = Peer().opened()
     links = [peer.sender(handle, limit=PREMIUM_MESSAGE_BYTES_MAX) for handle in range(2)]
     assert len(links) == 2
-    peer.connection.assembled(AMQP_PARTIAL_BYTES - 100_000)
+    peer.connection.hold(AMQP_PARTIAL_BYTES - 100_000)
     peer.send(Transfer(0, 0, b"t", 0, more=True), payload=b"x" * 60_000)
     assert peer.closed is None
     peer.send(Transfer(1, 1, b"t", 0, more=True), payload=b"x" * 60_000)

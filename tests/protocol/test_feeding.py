@@ -51,6 +51,8 @@ def play(pieces: list[bytes]) -> tuple[list[str], bytes]:
     out = b""
     for piece in pieces:
         todo = connection.feed(piece, 0)
+        while connection.unread:
+            todo += connection.feed(b"", 0)
         while todo:
             event = todo.pop(0)
             told.append(describe(event))

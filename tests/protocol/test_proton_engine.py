@@ -26,6 +26,7 @@ class Wire:
 
     def __init__(self, *, login: bool = False, max_frame_size: int = 65_536) -> None:
         self.ours = Connection(ConnectionConfig("polybus"), 0)
+        self.ours.known = True
         self.client = proton.Connection()
         self.client.container = "client"
         self.transport = proton.Transport()
@@ -51,7 +52,7 @@ class Wire:
             events += fresh
             answer = self.ours.output()
             self._push(answer)
-            if not data and not answer:
+            if not data and not answer and not self.ours.unread:
                 return events
 
     def _push(self, data: bytes) -> None:

@@ -16,6 +16,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "errors": set(),
     "limits": set(),
     "clock": set(),
+    "memory": {"limits"},
     "rows": set(),
     "promise": {"errors"},
     "turns": {"promise"},

@@ -46,7 +46,10 @@ from polybus.limits import (
     AMQP_LINKS_PER_CONNECTION,
     AMQP_OUTGOING_FRAME_BYTES,
     AMQP_PARTIAL_BYTES,
+    AMQP_PERFORMATIVE_BYTES,
     AMQP_SHORTEST_IDLE_TIMEOUT_MS,
+    AMQP_STRANGER_BYTES,
+    AMQP_STRANGER_LINKS,
 )
 
 
@@ -78,13 +81,15 @@ class Connection(Reader):
         self.context: object = None
         self.mechanism: str | None = None
         self.peer: Open | None = None
+        self.known = False
+        """Whether the peer has shown who it is; the owner says so. Until then it may make us hold little."""
         self.link_count = 0
         self._ended: dict[int, None] = {}
         """Channels on which a session has ended and no other has begun."""
         self.frame_limit = SMALLEST_MAX_FRAME_SIZE
         self.out: list[bytes] = []
         self.dirty: list[SessionWriter] = []
-        self._partial_bytes = 0
+        self._held_bytes = 0
         self._sent_ms = now_ms
         self._deadline_ms = now_ms + AMQP_HANDSHAKE_MS
         self._heartbeat_ms = 0
@@ -156,14 +161,14 @@ class Connection(Reader):
         silent_ms = self.heard_ms + self.config.idle_timeout_ms
         return min(silent_ms, self._sent_ms + self._heartbeat_ms) if self._heartbeat_ms else silent_ms
 
-    def assembled(self, size: int) -> None:
-        """Counts the bytes of deliveries that are not complete."""
-        self._partial_bytes += size
-        if self._partial_bytes > AMQP_PARTIAL_BYTES:
-            raise ProtocolError("amqp:resource-limit-exceeded", "too many bytes of unfinished deliveries")
+    def hold(self, size: int) -> None:
+        """Counts the bytes that the peer makes us keep: of unfinished deliveries, and of what it said of its links."""
+        self._held_bytes += size
+        if size > 0 and self._held_bytes > (AMQP_PARTIAL_BYTES if self.known else AMQP_STRANGER_BYTES):
+            raise ProtocolError("amqp:resource-limit-exceeded", "too many bytes of links and unfinished deliveries")
 
     def room_for_link(self) -> bool:
-        if self.link_count >= AMQP_LINKS_PER_CONNECTION:
+        if self.link_count >= (AMQP_LINKS_PER_CONNECTION if self.known else AMQP_STRANGER_LINKS):
             return False
         self.link_count += 1
         return True
@@ -195,7 +200,7 @@ class Connection(Reader):
         if action == "to the session":
             self._to_session(given, events)
             return
-        fields = frame_fields(given.data, given.pos, given.stop)
+        fields = self._fields(given)
         if action == "begin":
             self._on_begin(given.channel, Begin.from_fields(fields), events)
         elif action == "open":
@@ -246,6 +251,8 @@ class Connection(Reader):
             raise ProtocolError("amqp:not-allowed", "the channel is beyond the peer's own channel-max")
         if channel in self.sessions or begin.remote_channel is not None:
             raise ProtocolError("amqp:illegal-state", f"channel {channel} has a session already")
+        if not self.known and len(self.sessions) >= AMQP_STRANGER_LINKS:
+            raise ProtocolError("amqp:resource-limit-exceeded", "too many sessions before a token was shown")
         session = Session(self, channel, begin)
         self.sessions[channel] = session
         self._ended.pop(channel, None)
@@ -267,15 +274,21 @@ class Connection(Reader):
         if action == "dispose":
             session.on_disposition(given.data, given.pos, given.stop, events)
             return
-        fields = frame_fields(given.data, given.pos, given.stop)
+        fields = self._fields(given)
         if action == "flow":
             session.on_flow(fields, events)
         elif action == "attach":
-            session.on_attach(Attach.from_fields(fields), events)
+            session.on_attach(Attach.from_fields(fields), given.stop - given.pos, events)
         elif action == "detach":
             session.on_detach(Detach.from_fields(fields), events)
         else:
             session.on_end(End.from_fields(fields), events)
+
+    def _fields(self, given: Frame) -> list[object]:
+        """The fields of a frame that carries no message; a long one is refused before it is taken apart."""
+        if given.stop - given.pos > AMQP_PERFORMATIVE_BYTES:
+            raise ProtocolError("amqp:resource-limit-exceeded", f"the {given.name} is too long")
+        return frame_fields(given.data, given.pos, given.stop)
 
     def _on_close(self, action: str, close: Close, events: list[Event]) -> None:
         if action == "answer close":

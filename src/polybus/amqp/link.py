@@ -36,6 +36,7 @@ class Link:
         self.unsettled = 0
         self.waiting = 0
         self.flow_due = False
+        self.held_bytes = 0
         self.max_message_size: int | None = None
         self.context: object = None
 

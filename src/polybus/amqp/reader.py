@@ -21,7 +21,13 @@ from polybus.amqp.session import Session
 from polybus.amqp.states import CLOSED, CLOSING, JUDGING, LOGGED_IN, LOGIN, MAPPED, OPENED, START
 from polybus.amqp.traffic import frame_fields
 from polybus.errors import ProtocolError
-from polybus.limits import AMQP_FRAME_BYTES, AMQP_FRAME_BYTES_BEFORE_OPEN, AMQP_UNREAD_BYTES
+from polybus.limits import (
+    AMQP_FRAME_BYTES,
+    AMQP_FRAME_BYTES_BEFORE_OPEN,
+    AMQP_TURN_FIELD_BYTES,
+    AMQP_TURN_FRAMES,
+    AMQP_UNREAD_BYTES,
+)
 
 _U32: Final = struct.Struct(">I").unpack_from
 _HOT: Final = struct.Struct(">IHHHB").unpack_from
@@ -75,6 +81,10 @@ class Reader:
         self.now_ms = now_ms
         self.heard_ms = now_ms
         self._inbox = Inbox()
+        self.unread = False
+        """Whether whole frames are left for another turn of the loop: feed nothing to go on."""
+        self._frames_left = 0
+        self._field_bytes_left = 0
 
     def on_header(self, name: str, events: list[Event]) -> None:
         raise NotImplementedError
@@ -86,8 +96,10 @@ class Reader:
         raise NotImplementedError
 
     def feed(self, data: bytes, now_ms: int) -> list[Event]:
-        """What the peer's bytes mean. Take the connection's output afterwards."""
+        """What the peer's bytes mean, as far as one turn of the loop goes. Take the connection's output afterwards."""
         self.now_ms = now_ms
+        self._frames_left = AMQP_TURN_FRAMES
+        self._field_bytes_left = AMQP_TURN_FIELD_BYTES
         events: list[Event] = []
         if self.state != CLOSED:
             self._read(self._inbox.join(data), events)
@@ -106,7 +118,7 @@ class Reader:
             self.on_violation(AmqpError(wrong.condition, wrong.description), events)
 
     def _read_all(self, data: bytes, events: list[Event]) -> int:
-        """Reads whole headers and frames; gives where the first one starts that is not whole."""
+        """Reads whole headers and frames; gives where the first one starts that is not whole, or has to wait."""
         pos = 0
         end = len(data)
         while pos < end:
@@ -122,9 +134,17 @@ class Reader:
             if after == pos:
                 break
             pos = after
+            if self._is_over:
+                break
+        self.unread = pos < end and self._is_over
         if pos:
             self.heard_ms = self.now_ms
         return pos
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the peer has had its turn."""
+        return self._frames_left <= 0 or self._field_bytes_left <= 0
 
     def _needed(self, data: bytes, pos: int) -> int:
         """How many bytes, from `pos`, must be there before reading on makes sense."""
@@ -151,6 +171,9 @@ class Reader:
         end = len(data)
         sessions = self.sessions
         while end - pos > _HOT_BYTES:
+            if self._frames_left <= 0 or self._field_bytes_left <= 0:
+                return pos
+            self._frames_left -= 1
             size, shape, channel, descriptor, code = _HOT(data, pos)
             if (
                 FLOW <= code <= DISPOSITION
@@ -164,10 +187,12 @@ class Reader:
                 session = sessions.get(channel)
                 if session is not None and session.state == MAPPED:
                     if code == TRANSFER:
-                        session.on_transfer(data, pos + _HOT_BYTES, stop, events)
+                        self._field_bytes_left -= session.on_transfer(data, pos + _HOT_BYTES, stop, events)
                     elif code == DISPOSITION:
+                        self._field_bytes_left -= size
                         session.on_disposition(data, pos + _HOT_BYTES, stop, events)
                     else:
+                        self._field_bytes_left -= size
                         session.on_flow(frame_fields(data, pos + _HOT_BYTES, stop), events)
                     pos = stop
                     continue
@@ -196,6 +221,8 @@ class Reader:
         size = self._size(data, pos)
         if rest < size:
             return pos
+        self._frames_left -= 1
+        self._field_bytes_left -= size
         _, offset, kind, channel = unpack_header(data, pos)
         start: int = pos + 4 * offset
         stop = pos + size

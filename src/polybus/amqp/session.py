@@ -92,6 +92,7 @@ class Session(SessionWriter):
         self.waiting.clear()
         self.incoming.clear()
         for link in self.links.values():
+            self.connection.hold(-link.held_bytes)
             link.unsettled = 0
             link.waiting = 0
             unsent, unsettled = lost.get(link.handle, ([], []))
@@ -111,7 +112,8 @@ class Session(SessionWriter):
                 lost.setdefault(delivery.link.handle, ([], []))[1].append(delivery)
         return lost
 
-    def on_attach(self, attach: Attach, events: list[Event]) -> None:
+    def on_attach(self, attach: Attach, size: int, events: list[Event]) -> None:
+        """`size` is that of the frame: what the peer says of a link is kept as long as the link."""
         handle = attach.handle
         if handle > AMQP_HANDLE_MAX:
             raise ProtocolError("amqp:connection:framing-error", "the handle is beyond our handle-max")
@@ -124,6 +126,8 @@ class Session(SessionWriter):
         else:
             link: Link = OutgoingLink(self, attach) if attach.role else IncomingLink(self, attach)
             self.links[handle] = link
+            link.held_bytes = size
+            self.connection.hold(size)
             events.append(Attached(link, attach))
 
     def on_detach(self, detach: Detach, events: list[Event]) -> None:
@@ -131,6 +135,7 @@ class Session(SessionWriter):
         if link is not None:
             del self.links[detach.handle]
             self.connection.link_count -= 1
+            self.connection.hold(-link.held_bytes)
             link.on_detach(detach, events)
 
     def _link(self, handle: int, events: list[Event]) -> Link | None:
@@ -164,13 +169,13 @@ class Session(SessionWriter):
                 if isinstance(link, OutgoingLink) and link.sendable:
                     events.append(CreditChanged(link))
 
-    def on_transfer(self, buf: bytes, pos: int, end: int, events: list[Event]) -> None:
-        """A transfer whose fields begin at `pos`, and its payload up to `end`."""
+    def on_transfer(self, buf: bytes, pos: int, end: int, events: list[Event]) -> int:
+        """A transfer whose fields begin at `pos`, and its payload up to `end`; how many bytes its fields take."""
         handle, delivery_id, tag, count, place, stop = scan_transfer(buf, pos, end)
         link = self.links.get(handle)
         if link is None:
             self._link(handle, events)
-            return
+            return stop - pos
         shape = buf[place:stop]
         tail = self._transfer_tails.get(shape)
         if tail is None or tail.count != count:
@@ -187,6 +192,7 @@ class Session(SessionWriter):
             link.on_transfer(delivery_id, tag, tail, buf[stop:end], events)
         elif isinstance(link, OutgoingLink):
             link.on_stray_transfer(events)
+        return stop - pos
 
     def on_disposition(self, buf: bytes, pos: int, end: int, events: list[Event]) -> None:
         """The peer's word on our deliveries (its role is receiver), or on its own."""
@@ -249,7 +255,7 @@ class Session(SessionWriter):
         self.incoming_limit += credit
 
     def assembled(self, size: int) -> None:
-        self.connection.assembled(size)
+        self.connection.hold(size)
 
     def lost_deliveries(self, link: OutgoingLink) -> tuple[list[OutgoingDelivery], list[OutgoingDelivery]]:
         if not link.unsettled and not link.waiting:

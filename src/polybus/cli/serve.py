@@ -138,7 +138,8 @@ def serve(
 
 async def run_node(options: NodeOptions) -> int:
     """Serves until a signal comes; 0 when it stopped cleanly."""
-    from polybus.node import Node, settle_memory
+    from polybus.memory import settle_memory
+    from polybus.node import Node
 
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()

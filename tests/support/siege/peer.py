@@ -15,7 +15,7 @@ from polybus.amqp.terminus import Source, Target
 from polybus.amqp.traffic import Flow, Transfer
 from tests.support.raw_frames import Frame, take_frame
 
-PATIENCE_S = 20.0
+PATIENCE_S = 10.0
 LOGIN = b"\x00RootManageSharedAccessKey\x00SAS_KEY_VALUE"
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from polybus.gateway.sas import make_token
+from polybus.client.sas import make_token
 from polybus.limits import LOOP_STEP_MS
 from tests.support.siege.peer import Peer, put_token
 from tests.support.siege.watched import WatchedServer

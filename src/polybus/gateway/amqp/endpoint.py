@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 import logging
 import time
+from collections import deque
 from typing import Final, Protocol
 from uuid import uuid4
 
@@ -42,7 +43,19 @@ from polybus.gateway.amqp.login import log_in
 from polybus.gateway.amqp.requests import ReplyLink
 from polybus.gateway.amqp.transactions import ClientTransactions
 from polybus.gateway.gateway import Gateway, Grant
-from polybus.limits import AMQP_CONNECTIONS, AMQP_TOKEN_MS, AMQP_TURN_BYTES, AMQP_UNANSWERED_BYTES, AMQP_UNSENT_BYTES
+from polybus.limits import (
+    AMQP_CLOSE_MS,
+    AMQP_CONNECTIONS,
+    AMQP_TOKEN_MS,
+    AMQP_TURN_BYTES,
+    AMQP_TURN_DISPOSED,
+    AMQP_TURN_SECONDS,
+    AMQP_UNANSWERED_BYTES,
+    AMQP_UNREAD_ANSWER_BYTES,
+    AMQP_UNSENT_BYTES,
+    PREMIUM_MESSAGE_BYTES_MAX,
+    STANDARD_MESSAGE_BYTES,
+)
 from polybus.namespace.namespace import Namespace
 
 log = logging.getLogger(__name__)
@@ -88,13 +101,17 @@ class AmqpEndpoint:
         "_reading_paused",
         "_transactions",
         "_turn_bytes",
+        "_turn_due",
         "_unanswered_bytes",
         "_under_way",
+        "_unread_bytes",
+        "_work",
         "_writing_paused",
         "access",
         "blocked",
         "connection",
         "gateway",
+        "held_reply_bytes",
         "id",
         "namespace",
         "now_ms",
@@ -123,6 +140,13 @@ class AmqpEndpoint:
         self._turn_bytes = 0
         self._writing_paused = False
         self._reading_paused = False
+        self._unread_bytes = 0
+        """Written since the client last kept up with what it gets."""
+        self._work: deque[Event] = deque()
+        """Events that wait for this connection's next turn."""
+        self._turn_due = False
+        self.held_reply_bytes = 0
+        """Of replies that wait for credit, over all links."""
         self._under_way = 0
         self._unanswered_bytes = 0
         gateway.connections[self] = None
@@ -148,13 +172,40 @@ class AmqpEndpoint:
     def feed(self, data: bytes, now_ms: int | None = None) -> None:
         """Takes bytes of the client; without a time the machine's own clock is read."""
         self.now_ms = _monotonic_ms() if now_ms is None else now_ms
-        self.handle(self.connection.feed(data, self.now_ms))
+        self._work.extend(self.connection.feed(data, self.now_ms))
+        if not self._turn_due:
+            self._work_on()
+        self.wake()
+
+    def _work_on(self) -> None:
+        """Handles what has come, for the time of one turn; the rest waits, unread, until others had theirs."""
+        work = self._work
+        until_s = time.perf_counter() + AMQP_TURN_SECONDS
+        while True:
+            while work:
+                self._do(work.popleft(), until_s)
+                if time.perf_counter() > until_s and (work or self.connection.unread):
+                    self._take_another_turn()
+                    return
+            if not self.connection.unread:
+                return
+            work.extend(self.connection.feed(b"", self.now_ms))
+
+    def _take_another_turn(self) -> None:
+        self._turn_due = True
+        self._pause_reading()
+        self.gateway.bus.loop.call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        self._turn_due = False
+        self._work_on()
+        self._resume_reading()
         self.wake()
 
     def tick(self, now_ms: int) -> None:
         """Does what time has made due."""
         self.now_ms = now_ms
-        self.handle(self.connection.tick(now_ms))
+        self._follow(self.connection.tick(now_ms))
         if self._deadline_ms is not None and now_ms >= self._deadline_ms:
             self._deadline_ms = None
             if not self.access.granted:
@@ -181,8 +232,14 @@ class AmqpEndpoint:
     def lost(self) -> None:
         """The transport is gone."""
         self._closing = True
-        self.handle(self.connection.lost())
+        self._follow(self.connection.lost())
         self._forget()
+
+    def _follow(self, events: list[Event]) -> None:
+        """Handles events behind those that still wait."""
+        self._work.extend(events)
+        if not self._turn_due:
+            self._work_on()
 
     def wake(self) -> None:
         """Something is to be written: it leaves with the rest of this turn of the loop."""
@@ -194,19 +251,36 @@ class AmqpEndpoint:
         self._flush_due = False
         data = self.connection.output()
         if data and not self._closing:
-            self.transport.write(data)
-            if self.transport.unsent > AMQP_UNSENT_BYTES and not self._writing_paused:
-                self.pause_writing()
+            self._write(data)
         self._turn_bytes = 0
         if self.connection.state == CLOSED:
             self._end()
         elif self.blocked and not self._writing_paused:
             self._unblock()
 
+    def _write(self, data: bytes) -> None:
+        self.transport.write(data)
+        if self.transport.unsent > AMQP_UNSENT_BYTES and not self._writing_paused:
+            self.pause_writing()
+        self._unread_bytes = self._unread_bytes + len(data) if self._writing_paused else 0
+        if self._unread_bytes > AMQP_UNREAD_ANSWER_BYTES + self._largest_message:
+            log.info("a connection is closed: its client does not read", extra={"connection": self.id})
+            self._closing = True
+            self.transport.abort()
+
+    @property
+    def _largest_message(self) -> int:
+        """What may be on its way besides answers."""
+        if not self.connection.known:
+            return 0
+        return PREMIUM_MESSAGE_BYTES_MAX if self.namespace.tier.is_premium else STANDARD_MESSAGE_BYTES
+
     def _end(self) -> None:
+        """What was written may still leave, but not for ever: a peer that does not read would keep the socket."""
         if not self._closing:
             self._closing = True
             self.transport.close()
+            self.gateway.bus.loop.call_later(AMQP_CLOSE_MS / 1000, self.transport.abort)
 
     # How much the client can take, and how much it may bring
 
@@ -240,19 +314,27 @@ class AmqpEndpoint:
         """Work of the client waits for a commit; with too many bytes of it the client is not read."""
         self._under_way += 1
         self._unanswered_bytes += size
-        if self._unanswered_bytes > AMQP_UNANSWERED_BYTES and not self._reading_paused:
-            self._reading_paused = True
-            self.transport.pause_reading()
+        if self._unanswered_bytes > AMQP_UNANSWERED_BYTES:
+            self._pause_reading()
 
     def ended(self, size: int) -> None:
         self._under_way -= 1
         self._unanswered_bytes -= size
-        if self._reading_paused and 2 * self._unanswered_bytes < AMQP_UNANSWERED_BYTES:
+        self._resume_reading()
+        if self.stopping and self._under_way == 0:
+            self._close(ShuttingDown("The bus is shutting down."))
+
+    def _pause_reading(self) -> None:
+        if not self._reading_paused and not self._closing:
+            self._reading_paused = True
+            self.transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        """Reads on where the client's work is neither waiting for a turn nor too much of it for a commit."""
+        if self._reading_paused and not self._turn_due and 2 * self._unanswered_bytes < AMQP_UNANSWERED_BYTES:
             self._reading_paused = False
             if not self._closing:
                 self.transport.resume_reading()
-        if self.stopping and self._under_way == 0:
-            self._close(ShuttingDown("The bus is shutting down."))
 
     # Stopping
 
@@ -287,13 +369,33 @@ class AmqpEndpoint:
     # Events
 
     def handle(self, events: list[Event]) -> None:
-        """Hands events to whom they concern. A bug of ours ends this connection and nothing else."""
+        """Hands events to whom they concern, now: what follows from something that we do."""
         for event in events:
-            try:
+            self._do(event, None)
+
+    def _do(self, event: Event, until_s: float | None) -> None:
+        """A bug of ours ends this connection and nothing else."""
+        try:
+            if isinstance(event, Disposed) and until_s is not None:
+                self._dispose(event, until_s)
+            else:
                 self._handle(event)
-            except Exception as error:
-                log.exception("an event could not be handled", extra={"connection": self.id})
-                self._close(error)
+        except Exception as error:
+            log.exception("an event could not be handled", extra={"connection": self.id})
+            self._close(error)
+
+    def _dispose(self, event: Disposed, until_s: float) -> None:
+        """Settles as many of a disposition's deliveries as the turn has time for; the rest stays first in line."""
+        deliveries = event.deliveries
+        done = 0
+        while done < len(deliveries):
+            part = deliveries[done : done + AMQP_TURN_DISPOSED]
+            self._disposed(Disposed(event.session, part, event.state, event.settled))
+            done += len(part)
+            if time.perf_counter() > until_s and done < len(deliveries):
+                rest = Disposed(event.session, deliveries[done:], event.state, event.settled)
+                self._work.appendleft(rest)
+                return
 
     def _handle(self, event: Event) -> None:
         if isinstance(event, Delivery):
@@ -312,6 +414,8 @@ class AmqpEndpoint:
             end = event.link.context
             if isinstance(end, LinkEnd):
                 end.detached(event.unsent)
+            if self._closing:
+                event.link.context = None  # a link and its end hold each other: nothing may wait for the collector
         else:
             self._handle_life(event)
 
@@ -327,6 +431,8 @@ class AmqpEndpoint:
             event.session.context = SessionLinks()
         elif isinstance(event, SaslInit):
             welcome = log_in(self.gateway, self.access, event)
+            if self.access.logins:
+                self.connection.known = True
             if not welcome:
                 extra = {"connection": self.id, "tracking_id": new_tracking_id(self.id)}
                 text = "a login with %.20s was refused: the mechanism, the name or the password is wrong"
@@ -373,6 +479,7 @@ class AmqpEndpoint:
         if not self._named:
             namespace = self.gateway.namespace_signing(token, audience)
         grant = self.gateway.check_token(namespace, token, audience)
+        self.connection.known = True
         self._named = True
         self.namespace = namespace
         return grant

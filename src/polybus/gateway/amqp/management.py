@@ -21,7 +21,7 @@ from polybus.gateway.amqp.call import Answer, Call
 from polybus.gateway.amqp.errors import condition_of, description_of, new_tracking_id
 from polybus.gateway.amqp.requests import NodeKey, Request, RequestLink
 from polybus.gateway.sas import Rights
-from polybus.limits import AMQP_MANAGEMENT_MS, AMQP_REQUESTS_UNDER_WAY
+from polybus.limits import AMQP_MANAGEMENT_MS, AMQP_REQUESTS_UNDER_WAY, KEY_CHARACTERS
 from polybus.namespace.entities.names import Address
 from polybus.promise import Handle, Promise, spawn
 
@@ -141,7 +141,7 @@ class Pending:
         if condition is not None:
             application["errorCondition"] = Symbol(condition)
         tracking = self._request.application.get(_TRACKING)
-        if isinstance(tracking, str):
+        if isinstance(tracking, str) and len(tracking) <= KEY_CHARACTERS:
             application[_TRACKING] = tracking
         self._request.reply(application, body)
 

@@ -23,7 +23,14 @@ from polybus.gateway.amqp.addresses import Place
 from polybus.gateway.amqp.errors import new_tracking_id, rejected
 from polybus.gateway.amqp.link_end import LinkEnd
 from polybus.gateway.sas import Rights
-from polybus.limits import AMQP_REPLIES_HELD, AMQP_REQUEST_CREDIT
+from polybus.limits import (
+    ADDRESS_CHARACTERS,
+    AMQP_REPLIES_HELD,
+    AMQP_REPLIES_HELD_BYTES,
+    AMQP_REQUEST_CREDIT,
+    AMQP_STRANGER_BYTES,
+    KEY_CHARACTERS,
+)
 from polybus.message.message import VALUE, Message
 
 if TYPE_CHECKING:
@@ -50,8 +57,8 @@ class Request:
     def __init__(self, link: RequestLink, message: Message, state: TransactionalState | None) -> None:
         fields = message.properties()
         self.link = link
-        self._correlation = fields[_MESSAGE_ID]
-        reply_to = fields[_REPLY_TO]
+        self._correlation = _repeated(fields[_MESSAGE_ID], KEY_CHARACTERS, "message-id")
+        reply_to = _repeated(fields[_REPLY_TO], ADDRESS_CHARACTERS, "reply-to")
         self.reply_to = reply_to if isinstance(reply_to, str) else None
         self.application = message.application_properties()
         self.body = value_of(message)
@@ -78,6 +85,13 @@ class Request:
         out += b"\x00\x53\x77"
         encode_into(out, body)
         link.send(bytes(out))
+
+
+def _repeated(value: object, most: int, name: str) -> object:
+    """A field that the reply repeats; a long one would let a small request hold a large reply."""
+    if isinstance(value, str | bytes) and len(value) > most:
+        raise ArgumentError(f"The {name} of the request is longer than {most}.")
+    return value
 
 
 def value_of(message: Message) -> object:
@@ -167,9 +181,10 @@ class ReplyLink(LinkEnd):
         super().gone()
         if self in self.shared.replies:
             self.shared.replies.remove(self)
+        self._drop_held()
 
     def send(self, payload: bytes) -> None:
-        if self._outgoing.credit <= 0 or self._held:
+        if self._outgoing.sendable <= 0 or self._held or self.endpoint.blocked:
             self._hold(payload)
             return
         self._counter += 1
@@ -179,17 +194,31 @@ class ReplyLink(LinkEnd):
     def _hold(self, payload: bytes) -> None:
         if self._held is None:
             self._held = deque()
-        if len(self._held) >= AMQP_REPLIES_HELD:
+        endpoint = self.endpoint
+        most = AMQP_REPLIES_HELD_BYTES if endpoint.connection.known else AMQP_STRANGER_BYTES
+        if len(self._held) >= AMQP_REPLIES_HELD or endpoint.held_reply_bytes + len(payload) > most:
             self.close(QuotaExceeded("Too many replies wait for credit."))
             return
         self._held.append(payload)
+        endpoint.held_reply_bytes += len(payload)
 
-    def credit_changed(self) -> None:
+    def _drop_held(self) -> None:
+        for payload in self._held or ():
+            self.endpoint.held_reply_bytes -= len(payload)
+        self._held = None
+
+    def resume(self) -> None:
+        """Sends what waited for credit, for the session's window or for the transport."""
         held = self._held
         self._held = None
-        while held and self._outgoing.credit > 0:
-            self.send(held.popleft())
+        while held and self._outgoing.sendable > 0 and not self.endpoint.blocked:
+            payload = held.popleft()
+            self.endpoint.held_reply_bytes -= len(payload)
+            self.send(payload)
         if held:
             self._held = held
+
+    def credit_changed(self) -> None:
+        self.resume()
         if self._outgoing.drain:
             self._outgoing.drained()
