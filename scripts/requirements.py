@@ -19,8 +19,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "requirements.md"
 FOLDER = ROOT / "tests" / "requirements"
-PLACES = (FOLDER, ROOT / "tests" / "unit" / "gateway", ROOT / "tests" / "unit" / "namespace")
-"""Where tests carry ids in their names. Only those of the first folder are run for the page."""
+BROWSER = ROOT / "tests" / "browser"
+PLACES = (FOLDER, BROWSER, ROOT / "tests" / "unit" / "gateway", ROOT / "tests" / "unit" / "namespace")
+"""Where tests carry ids in their names. Those of the first two are run for the page."""
 ID = re.compile(r"[a-h]\d+")
 TEST = re.compile(r"^\s*(?:async )?def (test_(?:[a-h]\d+_)+\w+)", re.MULTILINE)
 ROW = re.compile(r"^\| ([A-Z]\d+) \|.*\| ([^|]*) \|$", re.MULTILINE)
@@ -29,7 +30,8 @@ HEAD = """# The requirements and their proof
 Every requirement has an id, and every test that proves it carries the id in its name. The tests of
 `tests/requirements` go through the official SDK, HTTP or raw AMQP to a real server with real stores, and take stores
 away from it. Those of `tests/requirements/core` ask the namespace itself, below the network, in virtual time, over
-stores in memory and over RocksDB. This page is made by `scripts/requirements.py`; a test keeps it up to date.
+stores in memory and over RocksDB. Those of `tests/browser` click through the console in Chromium. This page is made by
+`scripts/requirements.py`; a test keeps it up to date.
 
 | id | requirement | tests | result |
 | --- | --- | --- | --- |
@@ -80,6 +82,7 @@ def results(run: bool) -> dict[str, str]:
             "no:cacheprovider",
             f"--junitxml={report}",
             str(FOLDER),
+            str(BROWSER),
         ]
         subprocess.run([*command, "-k", "not the_page"], cwd=ROOT, check=False)
         found: dict[str, str] = {}

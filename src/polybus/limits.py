@@ -554,3 +554,14 @@ milliseconds: a task that runs Python costs some 60, and what goes through the d
 # --- What a peer may cost ---
 LOOP_STEP_MS = 20
 """The longest that one step of the loop may take because of what a peer sent: all others wait meanwhile."""
+# --- gateway: live figures ---
+LIVE_SECONDS = 2.0
+"""Between two events of the stream that pages watch: people see what moves, and the bus hardly notices."""
+LIVE_IDLE_SHARE = 50
+"""A pause is at least so many times as long as counting took: figures cost no more than 2 % of the bus's time."""
+LIVE_HISTORY = 150
+"""Totals that are kept for those who begin to watch: five minutes at the usual pace."""
+LIVE_ENTITIES_PER_TURN = 50
+"""Entities that are counted before others get their turn of the loop, as for metrics."""
+LIVE_STREAMS = 64
+"""Pages that may watch at once."""

@@ -170,6 +170,7 @@ def announce(node: Node) -> None:
         print(f"connection string: {emulator_string(f'{amqp_host}:{amqp_port}')}")
     if node.trust is not None:
         print(node.trust)
+    print(f"console: http://{http_host}:{http_port}/")
     print(READY_PHRASE)
     print(f"ready amqp={amqp_host}:{amqp_port} http={http_host}:{http_port} tls={tls_host}:{tls_port}")
     sys.stdout.flush()

@@ -91,5 +91,12 @@ class Stats:
             self._entities[key] = found
         return found
 
+    def seen(self, namespace: str, path: str) -> EntityStats:
+        """The same for who only looks: an entity that nothing has passed through gets no totals of its own."""
+        return self._entities.get((namespace, path)) or _NOTHING
+
     def all(self) -> list[tuple[str, str, EntityStats]]:
         return [(namespace, path, stats) for (namespace, path), stats in sorted(self._entities.items())]
+
+
+_NOTHING = EntityStats()

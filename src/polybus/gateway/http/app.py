@@ -18,9 +18,11 @@ from polybus.gateway.atom.entities import manage
 from polybus.gateway.bulk.routes import handle_bulk, is_bulk
 from polybus.gateway.gateway import Gateway
 from polybus.gateway.http.auth import authorize_any
+from polybus.gateway.http.console import Console, is_console
 from polybus.gateway.http.errors import error_response, not_allowed
 from polybus.gateway.http.faults import FaultPanel
 from polybus.gateway.http.health import Health
+from polybus.gateway.http.live import Live
 from polybus.gateway.http.messages import handle_messages
 from polybus.gateway.http.metrics import metrics
 from polybus.gateway.http.request import Call, Disconnected
@@ -63,6 +65,7 @@ class HttpApp:
         self._gateway = gateway
         self._panel = faults
         self._health = Health(gateway, is_ready)
+        self._console = Console(Live(gateway), faults)
         self._open_metrics = open_metrics
         self._entity_metrics = entity_metrics
         self._strict = strict_properties
@@ -92,6 +95,8 @@ class HttpApp:
         call.check()
         if _is_about_the_bus(call):
             return await self._about_the_bus(call)
+        if is_console(call):
+            return await self._console.handle(call)
         if is_bulk(call):
             return await handle_bulk(call, self._panel)
         if is_arm(call):
