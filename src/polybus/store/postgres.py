@@ -83,6 +83,9 @@ class PostgresStore(Store):
                 self._make(new_format(time.time_ns() // 1_000_000, store_id))
             found = StoreFormat.decode(self._one("read_owner", {})[0], self.url)
             found.check(self.url, store_id)
+            if found.is_older:
+                found = found.raised()
+                self._run("raise_format", {"format": found.encode()})
             return found, self._one("raise_epoch", {})[0]
 
     def _make(self, fresh: StoreFormat) -> None:

@@ -45,6 +45,10 @@ INSERT INTO {schema}.store (format, epoch) VALUES (%(format)b, 0)
 -- name: read_owner
 SELECT format FROM {schema}.store FOR UPDATE
 
+-- name: raise_format
+-- Opened by a later version: from now on earlier ones are refused.
+UPDATE {schema}.store SET format = %(format)s
+
 -- name: raise_epoch
 UPDATE {schema}.store SET epoch = epoch + 1 RETURNING epoch
 

@@ -102,10 +102,19 @@ class RocksStore(Store):
         self._db = self._open_database(self._folder.database, create=False)
         found = self._read_format()
         found.check(self.url, store_id)
+        if found.is_older:
+            found = found.raised()
+            self._write_format(self._db, found)
         return found
 
     def _make(self, target: Path, record: StoreFormat) -> None:
         db = self._open_database(target, create=True)
+        try:
+            self._write_format(db, record)
+        finally:
+            db.close()
+
+    def _write_format(self, db: Any, record: StoreFormat) -> None:
         family = db.get_column_family(FORMAT_NAME)
         try:
             family.put(_RECORD_KEY, record.encode(), self._synced)
@@ -114,7 +123,6 @@ class RocksStore(Store):
             raise self._translated(error) from error
         finally:
             family.close()
-            db.close()
 
     def _open_database(self, path: Path, *, create: bool) -> Any:
         options = rocks_options(self._budget, create=create)

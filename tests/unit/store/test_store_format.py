@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from polybus.errors import StoreCorrupt, StoreVersionMismatch
+from polybus.store import format as store_format
 from polybus.store.format import FORMAT_MAJOR, FORMAT_MINOR, StoreFormat, new_format
 
 ID = bytes(range(16))
@@ -22,11 +23,21 @@ def test_a_new_store_has_an_id_of_its_own_and_this_version() -> None:
     first.check("s", first.store_id)
 
 
-def test_a_later_minor_version_is_read() -> None:
+def test_a_later_minor_version_is_told_and_refused() -> None:
     record = StoreFormat(ID, FORMAT_MAJOR, FORMAT_MINOR + 7, 5).encode() + b"a field of the future"
     found = StoreFormat.decode(record, "s")
-    found.check("s")
     assert found.store_id == ID
+    with pytest.raises(StoreVersionMismatch, match="start a later Polybus"):
+        found.check("s")
+
+
+def test_an_earlier_minor_version_is_read_and_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    earlier = StoreFormat(ID, FORMAT_MAJOR, FORMAT_MINOR, 5)
+    assert not earlier.is_older
+    monkeypatch.setattr(store_format, "FORMAT_MINOR", FORMAT_MINOR + 1)
+    earlier.check("s")
+    assert earlier.is_older
+    assert earlier.raised() == StoreFormat(ID, FORMAT_MAJOR, FORMAT_MINOR + 1, 5)
 
 
 @pytest.mark.parametrize("major", [0, FORMAT_MAJOR + 1])
