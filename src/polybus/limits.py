@@ -479,6 +479,8 @@ PIPELINE_DUE_MS = 5_000
 """How often a resting pipeline looks whether enough waits to begin early: one small request to the bus."""
 PIPELINE_STOP_SECONDS = 30
 """How long a job may take to end by itself when it is told to, before what Spark does for it is cancelled."""
+BODY_SAMPLE_ROWS = 10_000
+"""Bodies from which a schema is inferred: the first batch of a busy queue has as many."""
 PIPELINE_HISTORY_LINES = 5_000
 """Lines of a pipeline's history before the older half goes: some hundred kilobytes, weeks of batches."""
 PIPELINE_ERROR_CHARACTERS = 2_000

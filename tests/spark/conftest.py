@@ -15,6 +15,7 @@ from tests.spark.kit import CONNECTION_VARIABLE, Kit, start_spark
 
 LONG = {
     "test_notebook",
+    "test_pipelines_bodies",
     "test_pipelines_enrich",
     "test_pipelines_pages",
     "test_pipelines_redrive",

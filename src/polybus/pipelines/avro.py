@@ -14,21 +14,49 @@ SPARK_FORMAT: Final = "org.apache.spark.sql.avro.AvroFileFormat"
 """Avro's classes are in Spark's own jar; only the short name is not registered."""
 
 
-def avro_type(kind: Any) -> Any:
+_PLAIN: Final = {
+    pa.string(): "string",
+    pa.large_string(): "string",
+    pa.binary(): "bytes",
+    pa.large_binary(): "bytes",
+    pa.int8(): "int",
+    pa.int16(): "int",
+    pa.int32(): "int",
+    pa.int64(): "long",
+    pa.float32(): "float",
+    pa.float64(): "double",
+    pa.bool_(): "boolean",
+}
+
+
+def avro_type(kind: Any, name: str) -> Any:
+    """`name` tells records apart, which Avro wants to be called differently."""
+    if kind in _PLAIN:
+        return _PLAIN[kind]
     if pa.types.is_timestamp(kind):
         return {"type": "long", "logicalType": "timestamp-micros"}
+    if pa.types.is_date32(kind):
+        return {"type": "int", "logicalType": "date"}
+    if pa.types.is_decimal(kind):
+        return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
     if pa.types.is_map(kind):
-        return {"type": "map", "values": ["null", "string"]}
-    plain = {pa.string(): "string", pa.binary(): "bytes", pa.int32(): "int", pa.int64(): "long"}
-    plain |= {pa.float64(): "double", pa.bool_(): "boolean", pa.large_string(): "string", pa.large_binary(): "bytes"}
-    if kind not in plain:
-        raise ConfigError(f"a column of type {kind} cannot be written as Avro")
-    return plain[kind]
+        return {"type": "map", "values": ["null", avro_type(kind.item_type, f"{name}_value")]}
+    if pa.types.is_list(kind):
+        return {"type": "array", "items": ["null", avro_type(kind.value_type, f"{name}_item")]}
+    if pa.types.is_struct(kind):
+        return {"type": "record", "name": name, "fields": _avro_fields(kind, f"{name}_")}
+    raise ConfigError(f"a column of type {kind} cannot be written as Avro")
+
+
+def _avro_fields(fields: Any, prefix: str = "") -> list[dict[str, Any]]:
+    return [
+        {"name": field.name, "type": ["null", avro_type(field.type, f"{prefix}{field.name}")], "default": None}
+        for field in fields
+    ]
 
 
 def avro_schema(schema: Any) -> dict[str, Any]:
-    fields = [{"name": field.name, "type": ["null", avro_type(field.type)], "default": None} for field in schema]
-    return {"type": "record", "name": "message", "namespace": "polybus", "fields": fields}
+    return {"type": "record", "name": "message", "namespace": "polybus", "fields": _avro_fields(schema)}
 
 
 class AvroWriter:
@@ -36,14 +64,11 @@ class AvroWriter:
         from fastavro.schema import parse_schema
         from fastavro.write import Writer
 
-        self._maps = [field.name for field in schema if pa.types.is_map(field.type)]
         self._writer = Writer(sink, parse_schema(avro_schema(schema)), codec="deflate")
 
     def write(self, table: Any) -> None:
         for batch in table.to_batches():
-            for row in batch.to_pylist():
-                for name in self._maps:
-                    row[name] = None if row[name] is None else dict(row[name])
+            for row in batch.to_pylist(maps_as_pydicts="strict"):
                 self._writer.write(row)
 
     def close(self) -> None:
@@ -60,10 +85,21 @@ def arrow_schema_of(path: Path) -> Any:
 
 
 def _arrow_type(kind: Any) -> Any:
-    if isinstance(kind, dict):
-        return pa.map_(pa.string(), pa.string()) if kind["type"] == "map" else pa.timestamp("us", tz="UTC")
-    plain = {"string": pa.string(), "bytes": pa.binary(), "int": pa.int32(), "long": pa.int64()}
-    return {**plain, "double": pa.float64(), "boolean": pa.bool_()}[kind]
+    if isinstance(kind, str):
+        plain = {"string": pa.string(), "bytes": pa.binary(), "int": pa.int32(), "long": pa.int64()}
+        return {**plain, "float": pa.float32(), "double": pa.float64(), "boolean": pa.bool_()}[kind]
+    logical = kind.get("logicalType")
+    if logical == "timestamp-micros":
+        return pa.timestamp("us", tz="UTC")
+    if logical == "date":
+        return pa.date32()
+    if logical == "decimal":
+        return pa.decimal128(kind["precision"], kind["scale"])
+    if kind["type"] == "map":
+        return pa.map_(pa.string(), _arrow_type(kind["values"][1]))
+    if kind["type"] == "array":
+        return pa.list_(_arrow_type(kind["items"][1]))
+    return pa.struct([(each["name"], _arrow_type(each["type"][1])) for each in kind["fields"]])
 
 
 def read_avro(path: Path, schema: Any) -> Iterator[Any]:
@@ -82,8 +118,4 @@ def read_avro(path: Path, schema: Any) -> Iterator[Any]:
 
 
 def _batch(rows: list[Any], schema: Any) -> Any:
-    maps = [field.name for field in schema if pa.types.is_map(field.type)]
-    for row in rows:
-        for name in maps:
-            row[name] = None if row[name] is None else list(row[name].items())
     return pa.RecordBatch.from_pylist(rows, schema)

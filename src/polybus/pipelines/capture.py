@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from polybus.errors import ConfigError
 from polybus.limits import CAPTURE_BYTES
+from polybus.pipelines.bodies import AVRO_BODY, REASON, UNKNOWN, Bodies, BodySettings, body_settings
 from polybus.pipelines.fields import Fields, duration_text
 from polybus.pipelines.file_writing import AVRO, PARQUET, STAGED_SCHEMA, WriteTask
 from polybus.pipelines.folders import Folder, Journal
@@ -72,6 +73,7 @@ class CaptureKind(StreamKind):
         every_ms: int,
         max_bytes: int,
         max_messages: int | None,
+        body: BodySettings | None = None,
     ) -> None:
         super().__init__(name)
         self.place = place
@@ -80,6 +82,7 @@ class CaptureKind(StreamKind):
         self._every_ms = every_ms
         self._max_bytes = max_bytes
         self._max_messages = max_messages
+        self._body = body
         self.recurring_ms = every_ms if every_ms >= RECURRING_MS else None
 
     @classmethod
@@ -98,12 +101,15 @@ class CaptureKind(StreamKind):
             fields.duration_ms("every", EVERY_MS, least=1_000),
             fields.size_bytes("maxBytes", CAPTURE_BYTES, least=1024),
             fields.number("maxMessages", None, least=1),
+            body_settings(fields, origin, place.path),
         )
 
     def entities(self) -> list[EntityReference]:
         return [self._origin]
 
     def check(self) -> list[str]:
+        if self._body is not None and self._body.kind == AVRO_BODY:
+            Bodies(self._body, Path()).schema()
         return self._origin.check_source(**self._source_options())
 
     def describe(self) -> str:
@@ -123,12 +129,15 @@ class CaptureKind(StreamKind):
         frame = read_stream(session, self._origin, **self._source_options())
         self._check_columns(frame)
         lake, folder = self.lake(), Folder(context.checkpoint)
+        bodies = None if self._body is None else TypedBodies(self._body, self.layout, self.place, context)
         journal = folder.journal()
         if journal is not None:
             lake.recover(journal.query)
+            if bodies is not None:
+                bodies.quarantine.recover(journal.query)
         return (
             frame.writeStream.queryName(self.name)
-            .foreachBatch(Capturing(lake, folder, context.lands))
+            .foreachBatch(Capturing(lake, folder, context.lands, bodies))
             .option("checkpointLocation", context.stream_folder())
             .trigger(**context.trigger(self._every_ms))
             .start()
@@ -159,17 +168,24 @@ class CaptureKind(StreamKind):
 class Capturing:
     """For `foreachBatch`: one batch of the query into the lake, unless it is there."""
 
-    def __init__(self, lake: Lake, folder: Folder, lands: Callable[[int, int], None]) -> None:
+    def __init__(
+        self, lake: Lake, folder: Folder, lands: Callable[[list[LakeFile]], None], bodies: TypedBodies | None
+    ) -> None:
         self._lake = lake
         self._folder = folder
         self._lands = lands
+        self._bodies = bodies
 
     def __call__(self, frame: DataFrame, number: int) -> None:
         journal = self._folder.journal()
         assert journal is not None, "a query has a journal before it has a batch"
         ends = ends_text(journal) if journal.planned == number else ""
-        files = capture_batch(self._lake, Batch(journal.query, number, ends), frame)
-        self._lands(len(files), sum(file.bytes for file in files))
+        batch = Batch(journal.query, number, ends)
+        if self._bodies is None:
+            files = capture_batch(self._lake, batch, frame)
+        else:
+            files = self._bodies.capture(self._lake, batch, frame)
+        self._lands(files)
 
 
 def ends_text(journal: Journal) -> str:
@@ -182,20 +198,76 @@ def capture_batch(lake: Lake, batch: Batch, frame: DataFrame) -> list[LakeFile]:
     """Puts the rows of a batch into the lake and gives its files; none where they are there already."""
     if lake.committed(batch):
         return []
+    return commit_staged(lake, batch, stage(lake, batch, frame), frame)
+
+
+def stage(lake: Lake, batch: Batch, frame: DataFrame) -> list[LakeFile]:
+    """Writes the rows into files that do not count yet."""
     staging = lake.folder.fresh_staging(batch.id)
     form = AVRO if lake.suffix == AVRO else PARQUET
     writing = WriteTask(str(staging), uuid.uuid4().hex[:8], lake.layout, form, lake.whole)
     told = frame.mapInArrow(writing, STAGED_SCHEMA).collect()
-    files = lake.staged(batch, [row.asDict() for row in told])
+    return lake.staged(batch, [row.asDict() for row in told])
+
+
+def commit_staged(lake: Lake, batch: Batch, files: list[LakeFile], frame: DataFrame) -> list[LakeFile]:
     if files:
         lake.commit(batch, files, _arrow_schema(frame))
     return files
 
 
 def _arrow_schema(frame: DataFrame) -> Any:
-    from polybus.spark.columns import arrow_schema
+    from pyspark.sql.pandas.types import to_arrow_schema
 
-    return arrow_schema(tuple(frame.columns))
+    return to_arrow_schema(frame.schema, timezone="UTC")
+
+
+class TypedBodies:
+    """Batches whose bodies are taken apart: what fits goes into the lake, the rest into its quarantine.
+
+    The quarantine's rows are in before the lake's: a batch that the lake has is whole, whenever a crash comes.
+    """
+
+    def __init__(self, settings: BodySettings, layout: Layout, place: LakePlace, context: Context) -> None:
+        self._bodies = Bodies(settings, context.checkpoint)
+        self._say = context.say
+        form = place.format if place.format in (PARQUET, AVRO) else PARQUET
+        self.quarantine = open_lake(form, settings.quarantine, layout, {})
+
+    def capture(self, lake: Lake, batch: Batch, frame: DataFrame) -> list[LakeFile]:
+        if lake.committed(batch):
+            return []
+        if self._bodies.inferred and self._bodies.schema() is None:
+            self._learn(frame)
+        files, typed, misfits, strangers = self._stage(lake, batch, frame)
+        if strangers and self._bodies.inferred and self._learn(typed.where(UNKNOWN).select(frame.columns)):
+            files, typed, misfits, _ = self._stage(lake, batch, frame)
+        if misfits:
+            bad = typed.where(f"{REASON} is not null").select(*frame.columns, REASON)
+            aside = capture_batch(self.quarantine, batch, bad)
+            self._say(f"batch {batch.number}: {misfits:,} messages do not fit: {self.quarantine.root}")
+            return aside + commit_staged(lake, batch, files, _fitting(typed))
+        return commit_staged(lake, batch, files, _fitting(typed))
+
+    def _stage(self, lake: Lake, batch: Batch, frame: DataFrame) -> tuple[list[LakeFile], DataFrame, int, int]:
+        """The files of the rows that fit; how many do not, and how many have fields that are not known."""
+        from pyspark.sql import Observation
+        from pyspark.sql import functions as F  # noqa: N812
+
+        typed, seen = self._bodies.typed(frame), Observation()
+        misfit, strange = F.count(REASON), F.count(F.when(F.col(UNKNOWN) & F.col(REASON).isNull(), 1))
+        files = stage(lake, batch, _fitting(typed.observe(seen, misfit.alias("misfits"), strange.alias("strangers"))))
+        return files, typed, int(seen.get["misfits"]), int(seen.get["strangers"])
+
+    def _learn(self, frame: DataFrame) -> list[str]:
+        new = self._bodies.learn(frame)
+        if new:
+            self._say(f"new columns of bodies: {', '.join(new)}")
+        return new
+
+
+def _fitting(typed: DataFrame) -> DataFrame:
+    return typed.where(f"{REASON} is null").drop(REASON, UNKNOWN)
 
 
 def _levels(fields: Fields) -> tuple[str, ...]:

@@ -48,6 +48,7 @@ class DeltaLake(Lake):
             move(staging / file.staged, self.root / file.path)
         now = time.time_ns() // 1_000_000
         table = self._table() or self._create(schema)
+        self._widen(table, schema)
         table.create_write_transaction(
             [AddAction(file.path, file.bytes, self._levels(file), now, True, _stats(file)) for file in files],
             mode="append",
@@ -69,6 +70,15 @@ class DeltaLake(Lake):
         names = self.layout.stored(schema.names, self.whole)
         told = [pa.field(level, _LEVEL_TYPES.get(level, pa.string())) for level in self.layout.levels]
         return pa.schema([schema.field(name) for name in names] + told)
+
+    def _widen(self, table: Any, schema: Any) -> None:
+        """Columns that the table does not have yet are added; those that a batch lacks are null in it."""
+        from deltalake import Schema
+
+        known = {field.name for field in table.schema().fields}
+        new = [field for field in Schema.from_arrow(self._schema(schema)).fields if field.name not in known]
+        if new:
+            table.alter.add_columns(new)
 
     def _create(self, schema: Any) -> Any:
         from deltalake import DeltaTable

@@ -69,6 +69,8 @@ class IcebergLake(Lake):
         for _ in range(LAKE_COMMIT_TRIES):
             try:
                 with self._ready_table(schema).transaction() as transaction:
+                    with transaction.update_schema() as update:
+                        update.union_by_name(schema)
                     transaction.add_files(paths, snapshot_properties=told)
                     transaction.set_properties({_property(batch.query): f"{batch.number} {batch.ends}"})
                 return

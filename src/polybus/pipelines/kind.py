@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from polybus.pipelines.fields import Fields
 from polybus.pipelines.folders import STREAM
+from polybus.pipelines.manifests import LakeFile
 from polybus.pipelines.metrics import Metrics
 from polybus.pipelines.places import BusReference, EntityReference
 from polybus.pipelines.progress import Progress
@@ -39,6 +40,15 @@ class Origin:
         return (self.folder / Path(text).expanduser()).absolute()
 
 
+@dataclass(frozen=True)
+class Landed:
+    """What came into a lake."""
+
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+
+
 @dataclass
 class Context:
     """What a pipeline gets when it is started."""
@@ -52,8 +62,8 @@ class Context:
     metrics: Metrics = field(default_factory=Metrics)
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the runner ends: jobs look at it between steps, and wait with it instead of sleeping."""
-    landed: tuple[int, int] = (0, 0)
-    """Files and bytes that the batches since the last report have put into a lake."""
+    landed: Landed | None = None
+    """What the batches since the last report have put into a lake, where they put anything there."""
     ends: bool = False
     """Whether a query is to end when it has read what there is: with --once, and where it recurs."""
 
@@ -61,12 +71,14 @@ class Context:
         """For `writeStream.trigger(**…)`: everything there is with --once, else again and again."""
         return {"availableNow": True} if self.once or self.ends else {"processingTime": f"{every_ms} milliseconds"}
 
-    def lands(self, files: int, size: int) -> None:
-        """Called by a batch that has put files into a lake."""
-        self.landed = (self.landed[0] + files, self.landed[1] + size)
+    def lands(self, files: list[LakeFile]) -> None:
+        """Called by a batch that has put these files into a lake."""
+        before = self.landed or Landed()
+        rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
+        self.landed = Landed(before.rows + rows, before.files + len(files), before.bytes + size)
 
-    def take_landed(self) -> tuple[int, int]:
-        taken, self.landed = self.landed, (0, 0)
+    def take_landed(self) -> Landed | None:
+        taken, self.landed = self.landed, None
         return taken
 
     def stream_folder(self) -> str:

@@ -27,6 +27,8 @@ def lake_frame(
     if not place.path.is_dir():
         raise ConfigError(f"{place.path}: there is no such folder")
     reading = session.read.format(SPARK_FORMAT if place.format == AVRO else "parquet")
+    if place.format != AVRO:
+        reading = reading.option("mergeSchema", "true")  # bodies may have gained columns
     files = _files(place, first, end)
     if files is None:
         return reading.load(str(place.path))

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from polybus.errors import ConfigError
@@ -51,7 +52,7 @@ def merged(root: Path, staging: Path, identity: str, number: int, group: list[La
     """One file with the rows of several, in a staging folder."""
     parts = [root / file.path for file in group]
     suffix = parts[0].suffix.removeprefix(".")
-    schema = _schema(parts[0])
+    schema = pa.unify_schemas([_schema(part) for part in parts])
     staged = StagedFile(staging / f"{number}.part", schema, suffix, "", 0)
     for part in parts:
         for batch in _batches(part, schema):
@@ -81,7 +82,18 @@ def _batches(path: Path, schema: Any) -> Iterator[Any]:
         return
     with pq.ParquetFile(path) as file:
         for batch in file.iter_batches():
-            yield batch.cast(schema)
+            yield widened(batch, schema)
+
+
+def widened(batch: Any, schema: Any) -> Any:
+    """A batch of a file that was written before the table had all of its columns."""
+    columns = [
+        batch.column(field.name).cast(field.type)
+        if field.name in batch.schema.names
+        else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from polybus.limits import PIPELINE_DUE_MS
@@ -194,6 +195,9 @@ class Supervised:
 
         With --once failures are counted over the whole run, for a run must end.
         """
+        landed = self.context.take_landed()
+        if landed is not None:  # Spark counts a row again for each time that a batch reads it
+            progress = replace(progress, rows=landed.rows)
         self.progress, self.error = progress, None
         self.failures = self.failures if self.context.once else 0
         metrics, labels = self.context.metrics, {"pipeline": self.kind.name}
@@ -208,7 +212,7 @@ class Supervised:
         kind = self.kind
         assert isinstance(kind, StreamKind)
         kind.on_progress(progress, self.context)
-        self.history.batch(progress, *self.context.take_landed())
+        self.history.batch(progress, *((landed.files, landed.bytes) if landed is not None else (0, 0)))
         self.context.say(kind.progress_text(progress))
 
     def _up(self, value: int) -> None:

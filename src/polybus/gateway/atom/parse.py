@@ -41,8 +41,9 @@ from polybus.namespace.entities.rule import (
 from polybus.namespace.entities.typed_value import TypedValue
 
 MESSAGE_SIZE_SINCE = "2021-05"
-FILTER_COUNTS_SINCE = "2024-05"
 """The first api-version that has MaxMessageSizeInKilobytes."""
+FILTER_COUNTS_SINCE = "2024-05"
+"""The first api-version that counts a topic's filters."""
 PARTITIONING_SINCE = "2013-10"
 """The first api-version that has partitioned entities (A6)."""
 
