@@ -39,11 +39,11 @@ from pyspark.sql.types import StructType
 import polybus
 from bench.stepped_bus import SteppedServer
 from bench.table import Table
-from polybus.spark.bus import Bus
+from polybus.spark.bus import BusClient
 from polybus.spark.columns import COLUMNS, arrow_schema, spark_schema
-from polybus.spark.connection import Connection
+from polybus.spark.connection import BusConnection
 from polybus.spark.planning import Range, ranges
-from polybus.spark.reading import RangesRead
+from polybus.spark.range_reading import RangesRead
 from polybus.spark.staging import encoded
 from polybus.testing.server import ServerProcess
 
@@ -201,8 +201,8 @@ class SparkBench:
         with self.serving("files", source=self._messages):
             self._save_files()
 
-    def _bus(self, entity: str) -> Bus:
-        return Bus(Connection(self._server.connection_string), entity, 60)
+    def _bus(self, entity: str) -> BusClient:
+        return BusClient(BusConnection(self._server.connection_string), entity, 60)
 
     def _fill(self, queue: str, count: int) -> None:
         bus = self._bus(queue)

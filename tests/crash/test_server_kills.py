@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from polybus.testing.history import OK, UNKNOWN, Event, Op
-from polybus.testing.verifier import FinalState, Kind, Verdict, verify
+from polybus.testing.verifier import FinalState, FindingKind, Verdict, verify
 from tests.support import server_soak
 
 KILLS = 4
@@ -59,8 +59,8 @@ def test_a_killed_bus_keeps_its_word(tmp_path: Path, monkeypatch: pytest.MonkeyP
     # The SDK leaves the sockets of a killed bus to the garbage collector, which complains of them: here and not later.
     gc.collect()
     assert verdict.clean, verdict.summary()
-    assert Kind.LOST in spoilt[0].kinds()
-    assert Kind.TORN in torn[0].kinds()
+    assert FindingKind.LOST in spoilt[0].kinds()
+    assert FindingKind.TORN in torn[0].kinds()
     assert figures["kills"] == figures["outages"] == KILLS
     assert figures["acknowledged"] > 5 * KILLS
     assert figures["committed"] > KILLS

@@ -13,8 +13,8 @@ from polybus.amqp.events import (
     CreditChanged,
     Delivery,
     Disposed,
-    Event,
     LinkDetached,
+    ProtocolEvent,
     SaslInit,
     SessionEnded,
 )
@@ -68,14 +68,14 @@ class Owner:
         self.ended: dict[int, Session] = {}
         self.turn = turn
 
-    def take(self, events: list[Event]) -> None:
+    def take(self, events: list[ProtocolEvent]) -> None:
         todo = list(events)
         while todo:
             event = todo.pop(0)
             assert not self.closed, "nothing follows the end"
             todo += self.react(event)
 
-    def react(self, event: Event) -> list[Event]:
+    def react(self, event: ProtocolEvent) -> list[ProtocolEvent]:
         self.turn += 1
         if isinstance(event, SaslInit):
             return self.connection.sasl_outcome(0 if self.turn % 5 else 1)
@@ -102,7 +102,7 @@ class Owner:
             self.closed += 1
         return []
 
-    def attached(self, link: Link) -> list[Event]:
+    def attached(self, link: Link) -> list[ProtocolEvent]:
         self.fresh(link)
         if self.turn % 4 == 3:
             link.refuse(AmqpError("amqp:not-found", "no"))

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from polybus.amqp.connection import Connection, ConnectionConfig
-from polybus.amqp.events import Attached, Closed, Event, SaslInit, SessionBegun, SessionEnded
+from polybus.amqp.events import Attached, Closed, ProtocolEvent, SaslInit, SessionBegun, SessionEnded
 from polybus.amqp.frames import AMQP_HEADER, EMPTY_FRAME, SASL_FRAME, SASL_HEADER, frame
 from polybus.amqp.outcomes import ACCEPTED
 from polybus.amqp.performatives import Attach, Begin, Close, Detach, End, Open
@@ -110,7 +110,7 @@ class Model:
         self.links = {key: state for key, state in self.links.items() if key[0] != channel}
 
 
-def accept_all(connection: Connection, events: list[Event]) -> list[Event]:
+def accept_all(connection: Connection, events: list[ProtocolEvent]) -> list[ProtocolEvent]:
     told = list(events)
     for event in events:
         if isinstance(event, SaslInit):

@@ -6,7 +6,7 @@ from typing import Any
 
 from polybus.amqp.codec import decode
 from polybus.amqp.connection import Connection, ConnectionConfig
-from polybus.amqp.events import Attached, Closed, Event
+from polybus.amqp.events import Attached, Closed, ProtocolEvent
 from polybus.amqp.frames import AMQP_HEADER, SASL_FRAME, SASL_HEADER, frame
 from polybus.amqp.incoming import IncomingLink
 from polybus.amqp.outgoing import OutgoingLink
@@ -69,19 +69,19 @@ class Peer:
         self.connection = Connection(ConnectionConfig("polybus", **config), now_ms)
         self.connection.known = True
         self.now_ms = now_ms
-        self.events: list[Event] = []
+        self.events: list[ProtocolEvent] = []
 
-    def feed(self, data: bytes) -> list[Event]:
+    def feed(self, data: bytes) -> list[ProtocolEvent]:
         events = self.connection.feed(data, self.now_ms)
         while self.connection.unread:
             events += self.connection.feed(b"", self.now_ms)
         self.events += events
         return events
 
-    def send(self, performative: Performative, channel: int = 1, payload: bytes = b"") -> list[Event]:
+    def send(self, performative: Performative, channel: int = 1, payload: bytes = b"") -> list[ProtocolEvent]:
         return self.feed(frame(channel, performative, payload=payload))
 
-    def sasl(self, performative: Performative) -> list[Event]:
+    def sasl(self, performative: Performative) -> list[ProtocolEvent]:
         return self.feed(frame(0, performative, SASL_FRAME))
 
     def read(self) -> list[Frame | bytes]:
@@ -147,7 +147,7 @@ class Peer:
         return self.closed.error.condition
 
 
-def of(events: list[Event], kind: type) -> list[Any]:
+def of(events: list[ProtocolEvent], kind: type) -> list[Any]:
     return [event for event in events if isinstance(event, kind)]
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polybus.amqp.connection import Connection, ConnectionConfig
-from polybus.amqp.events import Attached, Event, SaslInit
+from polybus.amqp.events import Attached, ProtocolEvent, SaslInit
 from polybus.amqp.frames import AMQP_HEADER, SASL_FRAME, SASL_HEADER, frame
 from polybus.amqp.incoming import IncomingLink
 from polybus.amqp.outcomes import ACCEPTED, Rejected
@@ -61,7 +61,7 @@ def play(pieces: list[bytes]) -> tuple[list[str], bytes]:
     return told, out
 
 
-def react(connection: Connection, event: Event) -> list[Event]:
+def react(connection: Connection, event: ProtocolEvent) -> list[ProtocolEvent]:
     if isinstance(event, SaslInit):
         return connection.sasl_outcome(0)
     if isinstance(event, Attached):
@@ -72,7 +72,7 @@ def react(connection: Connection, event: Event) -> list[Event]:
     return []
 
 
-def describe(event: Event) -> str:
+def describe(event: ProtocolEvent) -> str:
     kept = ("delivery_id", "payload", "settled", "mechanism", "oversized", "tag")
     parts = [f"{name}={getattr(event, name)!r}" for name in kept if hasattr(event, name)]
     return f"{type(event).__name__} {' '.join(parts)}"

@@ -13,8 +13,8 @@ from polybus.amqp.events import (  # noqa: E402
     CreditChanged,
     Delivery,
     Disposed,
-    Event,
     LinkDetached,
+    ProtocolEvent,
     SaslInit,
 )
 from polybus.amqp.incoming import IncomingLink  # noqa: E402
@@ -38,9 +38,9 @@ class Wire:
         self.session = self.client.session()
         self.session.open()
 
-    def pump(self) -> list[Event]:
+    def pump(self) -> list[ProtocolEvent]:
         """Moves bytes until both are quiet."""
-        events: list[Event] = []
+        events: list[ProtocolEvent] = []
         while True:
             pending = max(self.transport.pending(), 0)
             data = bytes(self.transport.peek(pending)) if pending else b""

@@ -8,7 +8,7 @@ from polybus.amqp.codec import encode
 from polybus.amqp.events import Closed, Opened, SaslInit, SessionBegun
 from polybus.amqp.frames import AMQP_HEADER, SASL_FRAME, SASL_HEADER, frame
 from polybus.amqp.performatives import Begin, Open
-from polybus.amqp.sasl import AUTH, OK, Init, Outcome, plain_credentials
+from polybus.amqp.sasl import AUTH, OK, Init, SaslOutcome, plain_credentials
 from polybus.amqp.types import symbol_array
 from polybus.limits import AMQP_UNREAD_BYTES
 from tests.protocol.peer import Frame, Peer, of
@@ -93,7 +93,7 @@ def test_too_much_sent_ahead_is_refused():
     [
         AMQP_HEADER,
         frame(0, Open("client")),
-        frame(0, Outcome(0), SASL_FRAME),
+        frame(0, SaslOutcome(0), SASL_FRAME),
         frame(0, Open("client"), SASL_FRAME),
         b"\x00\x00\x00\x08\x02\x01\x00\x00",
         b"\x00\x00\x00\x10\x02\x01\x00\x00\x00\x53\x43\xc0\x03\x01\xa0\x00",

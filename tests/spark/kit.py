@@ -15,10 +15,10 @@ from azure.servicebus import ServiceBusClient, ServiceBusMessage
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from polybus.spark.bus import Bus
-from polybus.spark.connection import Connection
+from polybus.spark.bus import BusClient
+from polybus.spark.connection import BusConnection
 from polybus.spark.staging import encoded
-from polybus.spark.transport import Transport
+from polybus.spark.transport import BulkTransport
 from polybus.testing.server import ServerProcess
 from tests.sdk.python.bus import admin_client
 
@@ -118,12 +118,12 @@ class Kit:
     def sdk(self) -> ServiceBusClient:
         return self._sdk
 
-    def bus(self, entity: str) -> Bus:
-        return Bus(Connection(self.server.connection_string), entity, 10)
+    def bus(self, entity: str) -> BusClient:
+        return BusClient(BusConnection(self.server.connection_string), entity, 10)
 
     def fault(self, name: str) -> None:
         """Breaks something of the bus on purpose, or heals it."""
-        Transport(Connection(self.server.connection_string), 10).json("POST", f"/$polybus/faults/{name}")
+        BulkTransport(BusConnection(self.server.connection_string), 10).json("POST", f"/$polybus/faults/{name}")
 
     # Frames
 

@@ -27,10 +27,10 @@ import psutil
 import pyarrow.parquet as pq
 from azure.servicebus import ServiceBusMessage
 
-from polybus.spark.bus import Bus
-from polybus.spark.connection import Connection
+from polybus.spark.bus import BusClient
+from polybus.spark.connection import BusConnection
 from polybus.spark.planning import Range
-from polybus.spark.reading import RangesRead
+from polybus.spark.range_reading import RangesRead
 from polybus.testing.server import ServerProcess
 from tests.sdk.python.bus import admin_client
 from tests.support.sdk_load import Client, Round
@@ -299,8 +299,8 @@ class Play:
             return self._messages()
         return _delta_rows(self._folder / "delta") if self.sink == "delta" else _file_rows(self._folder / "parquet")
 
-    def _bus(self, entity: str) -> Bus:
-        return Bus(Connection(self._server.connection_string), entity, 60)
+    def _bus(self, entity: str) -> BusClient:
+        return BusClient(BusConnection(self._server.connection_string), entity, 60)
 
     def _messages(self) -> Counter[str]:
         bus = self._bus(f"{self._origin}-copy")

@@ -12,9 +12,9 @@ from pathlib import Path
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
 from polybus.pipelines.repairs import Repaired, letter_of
-from polybus.pipelines.resubmitting import Letter, Pace, Resubmission
-from polybus.spark.bus import Bus
-from polybus.spark.connection import Connection
+from polybus.pipelines.resubmitting import Letter, Resubmission, SendRate
+from polybus.spark.bus import BusClient
+from polybus.spark.connection import BusConnection
 from polybus.testing.server import ServerProcess
 from tests.sdk.python.bus import admin_client, text
 
@@ -64,7 +64,7 @@ class Redrive(threading.Thread):
         super().__init__()
         self.outcomes: Counter[str] = Counter()
         self.under_way = threading.Event()
-        self._bus = Bus(Connection(server.connection_string), f"{queue}/$DeadLetterQueue", 60)
+        self._bus = BusClient(BusConnection(server.connection_string), f"{queue}/$DeadLetterQueue", 60)
         self._letters = letters
         self._tell_at = tell_at
         self._seconds = 0.0
@@ -74,7 +74,7 @@ class Redrive(threading.Thread):
         return False
 
     def run(self) -> None:
-        pace = Pace(LETTERS_AT_ONCE, lambda: self._seconds, self._wait)
+        pace = SendRate(LETTERS_AT_ONCE, lambda: self._seconds, self._wait)
         try:
             for outcome in Resubmission(self._bus, pace).run(self._letters):
                 self.outcomes[outcome.what] += 1

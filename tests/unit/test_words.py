@@ -9,7 +9,7 @@ from pathlib import Path
 import polybus
 
 SOURCES = Path(polybus.__file__).parent
-MOST_SHARED = 0.21
+MOST_SHARED = 0.08
 """The share of classes whose name another class has too."""
 
 

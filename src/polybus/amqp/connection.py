@@ -7,7 +7,7 @@ socket, no clock and no bus in here. AMQP 1.0 §2.4, §5.3; docs/protocol/amqp.m
 
 from __future__ import annotations
 
-from polybus.amqp.events import Closed, Event, Opened, SaslInit, SessionBegun
+from polybus.amqp.events import Closed, Opened, ProtocolEvent, SaslInit, SessionBegun
 from polybus.amqp.fields import invalid
 from polybus.amqp.frames import (
     AMQP_HEADER,
@@ -19,8 +19,8 @@ from polybus.amqp.frames import (
 )
 from polybus.amqp.outcomes import AmqpError
 from polybus.amqp.performatives import Attach, Begin, Close, Detach, End, Open
-from polybus.amqp.reader import Frame, Reader, framing_error
-from polybus.amqp.sasl import AUTH, MECHANISMS, OK, Init, Mechanisms, Outcome
+from polybus.amqp.reader import Frame, FrameReader, framing_error
+from polybus.amqp.sasl import AUTH, MECHANISMS, OK, Init, Mechanisms, SaslOutcome
 from polybus.amqp.session import Session
 from polybus.amqp.states import (
     CLOSED,
@@ -72,7 +72,7 @@ class ConnectionConfig:
         self.properties = properties
 
 
-class Connection(Reader):
+class Connection(FrameReader):
     """The server's side of one connection. `context` is the owner's."""
 
     def __init__(self, config: ConnectionConfig, now_ms: int) -> None:
@@ -105,12 +105,12 @@ class Connection(Reader):
         self._sent_ms = self.now_ms
         return data
 
-    def sasl_outcome(self, code: int) -> list[Event]:
+    def sasl_outcome(self, code: int) -> list[ProtocolEvent]:
         """Answers `SaslInit`; gives the events for what the peer has sent ahead."""
-        events: list[Event] = []
+        events: list[ProtocolEvent] = []
         if self.state != JUDGING:
             return events
-        self.out.append(frame(0, Outcome(code), SASL_FRAME))
+        self.out.append(frame(0, SaslOutcome(code), SASL_FRAME))
         self.state = step(CONNECTION, self.state, "we welcome" if code == OK else "we refuse")[1]
         if code == OK:
             self.read_ahead(events)
@@ -118,9 +118,9 @@ class Connection(Reader):
             events.append(Closed(AmqpError("amqp:unauthorized-access", "the login was refused")))
         return events
 
-    def close(self, error: AmqpError | None = None) -> list[Event]:
+    def close(self, error: AmqpError | None = None) -> list[ProtocolEvent]:
         """Closes from our side; `Closed` follows when the peer has answered, or has not in time."""
-        events: list[Event] = []
+        events: list[ProtocolEvent] = []
         if self.state == OPENED:
             self._flush()
             self.out.append(frame(0, Close(error)))
@@ -131,17 +131,17 @@ class Connection(Reader):
             self.on_violation(error or AmqpError("amqp:connection:forced"), events)
         return events
 
-    def lost(self) -> list[Event]:
+    def lost(self) -> list[ProtocolEvent]:
         """The transport is gone: reports everything that was on it."""
-        events: list[Event] = []
+        events: list[ProtocolEvent] = []
         if self.state != CLOSED:
             self._finish(None, events)
         return events
 
-    def tick(self, now_ms: int) -> list[Event]:
+    def tick(self, now_ms: int) -> list[ProtocolEvent]:
         """Does what is due by time: heartbeats, and the end of peers that are silent. AMQP 1.0 §2.4.5."""
         self.now_ms = now_ms
-        events: list[Event] = []
+        events: list[ProtocolEvent] = []
         if self.state == OPENED:
             if now_ms - self.heard_ms >= self.config.idle_timeout_ms:
                 self.on_violation(AmqpError("amqp:connection:forced", "nothing was heard for too long"), events)
@@ -177,7 +177,7 @@ class Connection(Reader):
         del self.sessions[session.channel]
         self._ended[session.channel] = None
 
-    def on_header(self, name: str, events: list[Event]) -> None:
+    def on_header(self, name: str, events: list[ProtocolEvent]) -> None:
         """Answers a protocol header; one that we do not speak gets ours, and the end. AMQP 1.0 §2.2."""
         if name == "amqp header" and self.state == START and self.config.login_required:
             name = "other header"
@@ -193,7 +193,7 @@ class Connection(Reader):
             if action == "greet anonymous":
                 self.mechanism = "ANONYMOUS"
 
-    def on_frame(self, given: Frame, events: list[Event]) -> None:
+    def on_frame(self, given: Frame, events: list[ProtocolEvent]) -> None:
         action, state = step(CONNECTION, self.state, given.name)
         if action == "nothing":
             return
@@ -210,14 +210,14 @@ class Connection(Reader):
         else:
             self._on_close(action, Close.from_fields(fields), events)
 
-    def _on_sasl_init(self, init: Init, state: str, events: list[Event]) -> None:
+    def _on_sasl_init(self, init: Init, state: str, events: list[ProtocolEvent]) -> None:
         if init.mechanism not in self.config.mechanisms:
             raise ProtocolError("amqp:not-implemented", "the mechanism was not offered")
         self.state = state
         self.mechanism = init.mechanism
         events.append(SaslInit(init.mechanism, init.initial_response, init.hostname))
 
-    def _on_open(self, channel: int, opened: Open, state: str, events: list[Event]) -> None:
+    def _on_open(self, channel: int, opened: Open, state: str, events: list[ProtocolEvent]) -> None:
         idle_ms = opened.idle_time_out or 0
         if channel != 0:
             raise framing_error("open belongs on channel 0")
@@ -243,7 +243,7 @@ class Connection(Reader):
         )
         self.out.append(frame(0, ours))
 
-    def _on_begin(self, channel: int, begin: Begin, events: list[Event]) -> None:
+    def _on_begin(self, channel: int, begin: Begin, events: list[ProtocolEvent]) -> None:
         assert self.peer is not None
         if channel > AMQP_CHANNEL_MAX:
             raise framing_error("the channel is beyond our channel-max")
@@ -259,7 +259,7 @@ class Connection(Reader):
         session.answer_begin()
         events.append(SessionBegun(session))
 
-    def _to_session(self, given: Frame, events: list[Event]) -> None:
+    def _to_session(self, given: Frame, events: list[ProtocolEvent]) -> None:
         session = self.sessions.get(given.channel)
         if session is None and given.name == "detach" and given.channel in self._ended:
             return  # the Python SDK ends a session and then detaches its links
@@ -290,15 +290,15 @@ class Connection(Reader):
             raise ProtocolError("amqp:resource-limit-exceeded", f"the {given.name} is too long")
         return frame_fields(given.data, given.pos, given.stop)
 
-    def _on_close(self, action: str, close: Close, events: list[Event]) -> None:
+    def _on_close(self, action: str, close: Close, events: list[ProtocolEvent]) -> None:
         if action == "answer close":
             self.out.append(frame(0, Close()))
         self._finish(close.error, events)
 
-    def on_violation(self, error: AmqpError, events: list[Event]) -> None:
+    def on_violation(self, error: AmqpError, events: list[ProtocolEvent]) -> None:
         """Ends the connection with one error, in whatever words its state allows. AMQP 1.0 §2.4.3."""
         if self.state == LOGIN or self.state == JUDGING:
-            self.out.append(frame(0, Outcome(AUTH), SASL_FRAME))
+            self.out.append(frame(0, SaslOutcome(AUTH), SASL_FRAME))
         elif self.state == GREETED:
             self._write_open()
             self.out.append(frame(0, Close(error)))
@@ -307,12 +307,12 @@ class Connection(Reader):
             self.out.append(frame(0, Close(error)))
         self._finish(error, events)
 
-    def _finish(self, error: AmqpError | None, events: list[Event]) -> None:
+    def _finish(self, error: AmqpError | None, events: list[ProtocolEvent]) -> None:
         self.state = CLOSED
         self._abandon(error, events)
         events.append(Closed(error))
 
-    def _abandon(self, error: AmqpError | None, events: list[Event]) -> None:
+    def _abandon(self, error: AmqpError | None, events: list[ProtocolEvent]) -> None:
         """Reports all sessions as ended; nothing is written for them any more."""
         sessions = list(self.sessions.values())
         self.sessions.clear()

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from polybus.amqp.session import Session
 
 
-class Event:
+class ProtocolEvent:
     """Base of all events."""
 
     __slots__ = ()
 
 
-class SaslInit(Event):
+class SaslInit(ProtocolEvent):
     """The peer wants to log in; answer with `Connection.sasl_outcome`."""
 
     def __init__(self, mechanism: str, initial_response: bytes, hostname: str | None) -> None:
@@ -29,19 +29,19 @@ class SaslInit(Event):
         self.hostname = hostname
 
 
-class Opened(Event):
+class Opened(ProtocolEvent):
     """The connection is open in both directions."""
 
     def __init__(self, open_frame: Open) -> None:
         self.open = open_frame
 
 
-class SessionBegun(Event):
+class SessionBegun(ProtocolEvent):
     def __init__(self, session: Session) -> None:
         self.session = session
 
 
-class Attached(Event):
+class Attached(ProtocolEvent):
     """The peer wants a link; answer, now or later, with `Link.accept` or `Link.refuse`."""
 
     def __init__(self, link: Link, attach: Attach) -> None:
@@ -49,7 +49,7 @@ class Attached(Event):
         self.attach = attach
 
 
-class CreditChanged(Event):
+class CreditChanged(ProtocolEvent):
     """A link on which we send has other credit, wants to be drained, or can send again."""
 
     __slots__ = ("link",)
@@ -58,7 +58,7 @@ class CreditChanged(Event):
         self.link = link
 
 
-class Delivery(Event):
+class Delivery(ProtocolEvent):
     """One message, whole. If it is `oversized` its payload was thrown away; -1 is a null message-format."""
 
     __slots__ = (
@@ -108,7 +108,7 @@ class OutgoingDelivery:
         self.link.settle(self.delivery_id, outcome)
 
 
-class Disposed(Event):
+class Disposed(ProtocolEvent):
     """The peer has decided on these deliveries of ours; unless `settled`, it waits for `Session.settle`."""
 
     __slots__ = ("deliveries", "session", "settled", "state")
@@ -126,7 +126,7 @@ class Disposed(Event):
         self.settled = settled
 
 
-class LinkDetached(Event):
+class LinkDetached(ProtocolEvent):
     """The link is gone, also when it was still pending.
 
     `unsent` are deliveries that never left whole, `unsettled` those that did and on which the peer has not
@@ -148,7 +148,7 @@ class LinkDetached(Event):
         self.unsettled = unsettled
 
 
-class SessionEnded(Event):
+class SessionEnded(ProtocolEvent):
     """The session is gone; its links were reported one by one before."""
 
     def __init__(self, session: Session, error: AmqpError | None) -> None:
@@ -156,7 +156,7 @@ class SessionEnded(Event):
         self.error = error
 
 
-class Closed(Event):
+class Closed(ProtocolEvent):
     """Nothing more will come: write what is left of the output and drop the transport."""
 
     def __init__(self, error: AmqpError | None) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from polybus.amqp.assembly import Assembly
-from polybus.amqp.events import Delivery, Event
+from polybus.amqp.events import Delivery, ProtocolEvent
 from polybus.amqp.fields import UINT_MAX, bool_at, uint_at
 from polybus.amqp.link import Link
 from polybus.amqp.outbox import serial_distance
@@ -72,7 +72,7 @@ class IncomingLink(Link):
         self.session.write_flow(self.handle, self.delivery_count, max(self.credit, 0), False)
 
     def on_transfer(
-        self, delivery_id: int, tag: bytes, tail: TransferTail, payload: bytes, events: list[Event]
+        self, delivery_id: int, tag: bytes, tail: TransferTail, payload: bytes, events: list[ProtocolEvent]
     ) -> None:
         if (
             self.state != ATTACHED
@@ -92,7 +92,7 @@ class IncomingLink(Link):
             return
         events.append(Delivery(self, delivery_id, tag, tail.message_format, payload, tail.settled, tail.state, False))
 
-    def _owe(self, delivery_id: int, events: list[Event]) -> bool:
+    def _owe(self, delivery_id: int, events: list[ProtocolEvent]) -> bool:
         """Notes that the delivery waits for an answer; false when that ended the session.
 
         The Python SDK numbers the transfers of several threads alike. An id that a request shares is left to the
@@ -116,7 +116,7 @@ class IncomingLink(Link):
         return True
 
     def _on_unusual_transfer(
-        self, delivery_id: int, tag: bytes, tail: TransferTail, payload: bytes, events: list[Event]
+        self, delivery_id: int, tag: bytes, tail: TransferTail, payload: bytes, events: list[ProtocolEvent]
     ) -> None:
         """Many frames, a pending or detaching link, an aborted or oversized delivery."""
         if step(LINK, self.state, "transfer")[0] == "nothing":
@@ -143,7 +143,7 @@ class IncomingLink(Link):
             self._drop_assembly()
             self._complete(assembly, events)
 
-    def _check_frames(self, assembly: Assembly, events: list[Event]) -> None:
+    def _check_frames(self, assembly: Assembly, events: list[ProtocolEvent]) -> None:
         if assembly.frames >= AMQP_FRAMES_PER_DELIVERY:
             self.fail("amqp:link:message-size-exceeded", "the delivery has too many frames", events)
 
@@ -152,7 +152,7 @@ class IncomingLink(Link):
             self.session.assembled(-self._assembly.size)
             self._assembly = None
 
-    def _complete(self, whole: Assembly, events: list[Event]) -> None:
+    def _complete(self, whole: Assembly, events: list[ProtocolEvent]) -> None:
         if whole.settled:
             self._renew_if_half_used()
         elif not self._owe(whole.delivery_id, events):
@@ -175,7 +175,7 @@ class IncomingLink(Link):
         else:
             self.fail("amqp:resource-limit-exceeded", "too much was sent before the link was answered", events)
 
-    def on_flow(self, fields: list[object]) -> Event | None:
+    def on_flow(self, fields: list[object]) -> ProtocolEvent | None:
         """The sender's own count wins; it may have given credit up. AMQP 1.0 §2.6.7."""
         if step(LINK, self.state, "flow")[0] == "nothing":
             return None
@@ -189,10 +189,10 @@ class IncomingLink(Link):
             self.session.flow_wanted(self)
         return None
 
-    def _accepted(self) -> list[Event]:
+    def _accepted(self) -> list[ProtocolEvent]:
         if self.max_message_size is not None and self.max_message_size <= UINT_MAX:
             self.message_limit = self.max_message_size
-        held: list[Event] = []
+        held: list[ProtocolEvent] = []
         for delivery in self._held:
             self.session.assembled(-len(delivery.payload))
             if len(delivery.payload) > self.message_limit:

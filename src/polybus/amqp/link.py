@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from polybus.amqp.events import Event, LinkDetached, OutgoingDelivery
+from polybus.amqp.events import LinkDetached, OutgoingDelivery, ProtocolEvent
 from polybus.amqp.fields import UINT_MAX
 from polybus.amqp.frames import frame
 from polybus.amqp.outcomes import AmqpError
@@ -54,7 +54,7 @@ class Link:
         target: Target | Coordinator | None = None,
         properties: dict[object, object] | None = None,
         max_message_size: int | None = None,
-    ) -> list[Event]:
+    ) -> list[ProtocolEvent]:
         """Answers the attach; gives the events that had to wait for it. None echoes what the peer sent.
 
         Does nothing if the peer has given the link up meanwhile.
@@ -93,14 +93,14 @@ class Link:
             self._forget_traffic()
         return unsent
 
-    def fail(self, condition: str, description: str, events: list[Event]) -> None:
+    def fail(self, condition: str, description: str, events: list[ProtocolEvent]) -> None:
         """Detaches because the peer broke a rule that concerns this link only."""
         error = AmqpError(condition, description)
         unsent, unsettled = self._lost()
         self.detach(error)
         events.append(LinkDetached(self, True, error, unsent, unsettled))
 
-    def on_detach(self, detach: Detach, events: list[Event]) -> None:
+    def on_detach(self, detach: Detach, events: list[ProtocolEvent]) -> None:
         action, self.state = step(LINK, self.state, "detach")
         if action != "forget":
             if action == "answer attach and detach":
@@ -116,7 +116,7 @@ class Link:
         error: AmqpError | None,
         unsent: list[OutgoingDelivery],
         unsettled: list[OutgoingDelivery],
-        events: list[Event],
+        events: list[ProtocolEvent],
     ) -> None:
         """The session is gone, and the link with it; reported unless that was done before."""
         known = self.state == PENDING or self.state == ATTACHED
@@ -125,13 +125,13 @@ class Link:
         if known:
             events.append(LinkDetached(self, True, error, unsent, unsettled))
 
-    def on_flow(self, fields: list[object]) -> Event | None:
+    def on_flow(self, fields: list[object]) -> ProtocolEvent | None:
         raise NotImplementedError
 
     def write_flow(self) -> None:
         raise NotImplementedError
 
-    def _accepted(self) -> list[Event]:
+    def _accepted(self) -> list[ProtocolEvent]:
         raise NotImplementedError
 
     def _lost(self) -> tuple[list[OutgoingDelivery], list[OutgoingDelivery]]:

@@ -41,7 +41,7 @@ class Settlements:
             self._first = -1
 
 
-class Waiting:
+class UnsentDelivery:
     """A delivery that has not left whole: it is too large for one frame, or the peer's window is exhausted.
 
     It gets its delivery-id when its first frame leaves, so that one which is given up before leaves no gap.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from polybus.amqp.events import CreditChanged, Event, OutgoingDelivery
+from polybus.amqp.events import CreditChanged, OutgoingDelivery, ProtocolEvent
 from polybus.amqp.fields import UINT_MAX, bool_at, uint_at
 from polybus.amqp.frames import (
     LAST_SETTLED,
@@ -21,7 +21,7 @@ from polybus.amqp.frames import (
     transfer_prefix,
 )
 from polybus.amqp.link import Link
-from polybus.amqp.outbox import Waiting, serial_distance
+from polybus.amqp.outbox import UnsentDelivery, serial_distance
 from polybus.amqp.outcomes import DeliveryState
 from polybus.amqp.performatives import Attach
 from polybus.amqp.states import ATTACHED, LINK, step
@@ -67,7 +67,7 @@ class OutgoingLink(Link):
         for part in parts:
             size += len(part)
         if size > session.frame_limit or session.window <= 0 or session.waiting:
-            session.wait(Waiting(delivery, self._tag_start + tag, b"".join(parts), settled))
+            session.wait(UnsentDelivery(delivery, self._tag_start + tag, b"".join(parts), settled))
             return delivery
         delivery_id = session.number(delivery, settled)
         out = session.out
@@ -86,7 +86,7 @@ class OutgoingLink(Link):
         self._prefix = transfer_prefix(self.session.channel, self.handle, tag_bytes)
         self._tag_start = bytes((0xA0, tag_bytes))
 
-    def write_part(self, item: Waiting) -> bool:
+    def write_part(self, item: UnsentDelivery) -> bool:
         """Writes the next frame of a delivery that waits; true if it was the last one."""
         overhead = TRANSFER_BYTES + len(item.tag) - 2
         room = self.session.frame_limit - overhead
@@ -116,7 +116,7 @@ class OutgoingLink(Link):
     def write_flow(self) -> None:
         self.session.write_flow(self.handle, self.delivery_count, self.credit, self.drain)
 
-    def on_flow(self, fields: list[object]) -> Event | None:
+    def on_flow(self, fields: list[object]) -> ProtocolEvent | None:
         """credit = their delivery-count + their link-credit - our delivery-count. docs/protocol/amqp.md#flow."""
         if step(LINK, self.state, "flow")[0] == "nothing":
             return None
@@ -129,11 +129,11 @@ class OutgoingLink(Link):
             self.session.flow_wanted(self)
         return CreditChanged(self) if self.state == ATTACHED else None
 
-    def on_stray_transfer(self, events: list[Event]) -> None:
+    def on_stray_transfer(self, events: list[ProtocolEvent]) -> None:
         if step(LINK, self.state, "transfer")[0] != "nothing":
             self.fail("amqp:not-allowed", "a transfer came on a receiving link", events)
 
-    def _accepted(self) -> list[Event]:
+    def _accepted(self) -> list[ProtocolEvent]:
         if self.credit or self.drain:
             return [CreditChanged(self)]
         return []

@@ -11,7 +11,7 @@ import struct
 from typing import Final
 
 from polybus.amqp.decoder import decode_error, decode_within
-from polybus.amqp.events import Event
+from polybus.amqp.events import ProtocolEvent
 from polybus.amqp.fields import descriptor_code
 from polybus.amqp.frames import AMQP_FRAME, AMQP_HEADER, HEADER_BYTES, SASL_FRAME, SASL_HEADER, unpack_header
 from polybus.amqp.inbox import Inbox
@@ -72,7 +72,7 @@ class Frame:
         self.stop = stop
 
 
-class Reader:
+class FrameReader:
     """Cuts input into frames according to the connection's state."""
 
     def __init__(self, now_ms: int) -> None:
@@ -86,30 +86,30 @@ class Reader:
         self._frames_left = 0
         self._field_bytes_left = 0
 
-    def on_header(self, name: str, events: list[Event]) -> None:
+    def on_header(self, name: str, events: list[ProtocolEvent]) -> None:
         raise NotImplementedError
 
-    def on_frame(self, given: Frame, events: list[Event]) -> None:
+    def on_frame(self, given: Frame, events: list[ProtocolEvent]) -> None:
         raise NotImplementedError
 
-    def on_violation(self, error: AmqpError, events: list[Event]) -> None:
+    def on_violation(self, error: AmqpError, events: list[ProtocolEvent]) -> None:
         raise NotImplementedError
 
-    def feed(self, data: bytes, now_ms: int) -> list[Event]:
+    def feed(self, data: bytes, now_ms: int) -> list[ProtocolEvent]:
         """What the peer's bytes mean, as far as one turn of the loop goes. Take the connection's output afterwards."""
         self.now_ms = now_ms
         self._frames_left = AMQP_TURN_FRAMES
         self._field_bytes_left = AMQP_TURN_FIELD_BYTES
-        events: list[Event] = []
+        events: list[ProtocolEvent] = []
         if self.state != CLOSED:
             self._read(self._inbox.join(data), events)
         return events
 
-    def read_ahead(self, events: list[Event]) -> None:
+    def read_ahead(self, events: list[ProtocolEvent]) -> None:
         """Reads what came while a login was being decided."""
         self._read(self._inbox.take(), events)
 
-    def _read(self, data: bytes, events: list[Event]) -> None:
+    def _read(self, data: bytes, events: list[ProtocolEvent]) -> None:
         try:
             pos = self._read_all(data, events)
             if pos < len(data) and self.state != CLOSED:
@@ -117,7 +117,7 @@ class Reader:
         except ProtocolError as wrong:
             self.on_violation(AmqpError(wrong.condition, wrong.description), events)
 
-    def _read_all(self, data: bytes, events: list[Event]) -> int:
+    def _read_all(self, data: bytes, events: list[ProtocolEvent]) -> int:
         """Reads whole headers and frames; gives where the first one starts that is not whole, or has to wait."""
         pos = 0
         end = len(data)
@@ -166,7 +166,7 @@ class Reader:
             raise framing_error(f"a frame of {size} bytes is out of range")
         return size
 
-    def _read_opened(self, data: bytes, pos: int, events: list[Event]) -> int:
+    def _read_opened(self, data: bytes, pos: int, events: list[ProtocolEvent]) -> int:
         """Reads frames until one is not whole or the state changes: the way of every message."""
         end = len(data)
         sessions = self.sessions
@@ -202,7 +202,7 @@ class Reader:
             pos = after
         return self._read_frame(data, pos, events) if pos < end else pos
 
-    def _read_header(self, data: bytes, pos: int, events: list[Event]) -> int:
+    def _read_header(self, data: bytes, pos: int, events: list[ProtocolEvent]) -> int:
         after = pos + HEADER_BYTES
         if after > len(data):
             return pos
@@ -213,7 +213,7 @@ class Reader:
             self.on_header("amqp header" if header == AMQP_HEADER else "other header", events)
         return after
 
-    def _read_frame(self, data: bytes, pos: int, events: list[Event]) -> int:
+    def _read_frame(self, data: bytes, pos: int, events: list[ProtocolEvent]) -> int:
         """Reads one frame of any kind; gives `pos` again if it is not whole."""
         rest = len(data) - pos
         if rest < 4:

@@ -60,14 +60,14 @@ class Init(Performative):
         return [Symbol(self.mechanism), self.initial_response, self.hostname]
 
 
-class Outcome(Performative):
+class SaslOutcome(Performative):
     def __init__(self, outcome: int) -> None:
         self.outcome = outcome
 
     @staticmethod
-    def from_fields(fields: list[object]) -> Outcome:
+    def from_fields(fields: list[object]) -> SaslOutcome:
         outcome = number_at(fields, 0, 4)
-        return Outcome(SYS if outcome is None else outcome)
+        return SaslOutcome(SYS if outcome is None else outcome)
 
     def code(self) -> int:
         return SASL_OUTCOME

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from polybus.amqp.events import Attached, CreditChanged, Disposed, Event, OutgoingDelivery, SessionEnded
+from polybus.amqp.events import Attached, CreditChanged, Disposed, OutgoingDelivery, ProtocolEvent, SessionEnded
 from polybus.amqp.fields import UINT_MAX, bool_at, needed_uint_at, uint_at
 from polybus.amqp.frames import disposition, frame
 from polybus.amqp.incoming import IncomingLink
@@ -58,19 +58,19 @@ class Session(SessionWriter):
         self._transfer_tails: dict[bytes, TransferTail] = {}
         self._disposition_tails: dict[bytes, DispositionTail] = {}
 
-    def end(self, error: AmqpError | None = None) -> list[Event]:
+    def end(self, error: AmqpError | None = None) -> list[ProtocolEvent]:
         """Ends the session from our side; gives the events for what was on it."""
-        events: list[Event] = []
+        events: list[ProtocolEvent] = []
         if self.state == MAPPED:
             self.write(frame(self.channel, End(error)))
             self._leave(step(SESSION, self.state, "we end")[1], error, events)
         return events
 
-    def fail(self, condition: str, description: str, events: list[Event]) -> None:
+    def fail(self, condition: str, description: str, events: list[ProtocolEvent]) -> None:
         """Ends the session because the peer broke a rule that concerns it only."""
         events.extend(self.end(AmqpError(condition, description)))
 
-    def on_end(self, end: End, events: list[Event]) -> None:
+    def on_end(self, end: End, events: list[ProtocolEvent]) -> None:
         action, state = step(SESSION, self.state, "end")
         self.connection.forget_session(self)
         if action == "answer end":
@@ -78,13 +78,13 @@ class Session(SessionWriter):
             self._leave(state, end.error, events)
         self.state = state
 
-    def gone(self, error: AmqpError | None, events: list[Event]) -> None:
+    def gone(self, error: AmqpError | None, events: list[ProtocolEvent]) -> None:
         """The connection is gone, and so is everything on it."""
         if self.state == MAPPED:
             self._leave(ENDED, error, events)
         self.state = ENDED
 
-    def _leave(self, state: str, error: AmqpError | None, events: list[Event]) -> None:
+    def _leave(self, state: str, error: AmqpError | None, events: list[ProtocolEvent]) -> None:
         """Reports each link and then the session; nothing is written from here on."""
         self.state = state
         lost = self._lost_by_handle()
@@ -112,7 +112,7 @@ class Session(SessionWriter):
                 lost.setdefault(delivery.link.handle, ([], []))[1].append(delivery)
         return lost
 
-    def on_attach(self, attach: Attach, size: int, events: list[Event]) -> None:
+    def on_attach(self, attach: Attach, size: int, events: list[ProtocolEvent]) -> None:
         """`size` is that of the frame: what the peer says of a link is kept as long as the link."""
         handle = attach.handle
         if handle > AMQP_HANDLE_MAX:
@@ -130,7 +130,7 @@ class Session(SessionWriter):
             self.connection.hold(size)
             events.append(Attached(link, attach))
 
-    def on_detach(self, detach: Detach, events: list[Event]) -> None:
+    def on_detach(self, detach: Detach, events: list[ProtocolEvent]) -> None:
         link = self._link(detach.handle, events)
         if link is not None:
             del self.links[detach.handle]
@@ -138,13 +138,13 @@ class Session(SessionWriter):
             self.connection.hold(-link.held_bytes)
             link.on_detach(detach, events)
 
-    def _link(self, handle: int, events: list[Event]) -> Link | None:
+    def _link(self, handle: int, events: list[ProtocolEvent]) -> Link | None:
         link = self.links.get(handle)
         if link is None:
             self.fail("amqp:session:unattached-handle", f"no link has handle {handle}", events)
         return link
 
-    def on_flow(self, fields: list[object], events: list[Event]) -> None:
+    def on_flow(self, fields: list[object], events: list[ProtocolEvent]) -> None:
         """AMQP 1.0 §2.5.6: their ids and windows replace what we believed of them."""
         expected = uint_at(fields, 0)
         under_way = serial_distance(FIRST_OUTGOING_ID if expected is None else expected, self.next_outgoing_id)
@@ -161,7 +161,7 @@ class Session(SessionWriter):
         elif bool_at(fields, 9):
             self.session_flow_wanted()
 
-    def _resume(self, events: list[Event]) -> None:
+    def _resume(self, events: list[ProtocolEvent]) -> None:
         """The peer's window is open again: what waited leaves, and who has credit may go on."""
         self.send_waiting()
         if not self.waiting:
@@ -169,7 +169,7 @@ class Session(SessionWriter):
                 if isinstance(link, OutgoingLink) and link.sendable:
                     events.append(CreditChanged(link))
 
-    def on_transfer(self, buf: bytes, pos: int, end: int, events: list[Event]) -> int:
+    def on_transfer(self, buf: bytes, pos: int, end: int, events: list[ProtocolEvent]) -> int:
         """A transfer whose fields begin at `pos`, and its payload up to `end`; how many bytes its fields take."""
         handle, delivery_id, tag, count, place, stop = scan_transfer(buf, pos, end)
         link = self.links.get(handle)
@@ -194,7 +194,7 @@ class Session(SessionWriter):
             link.on_stray_transfer(events)
         return stop - pos
 
-    def on_disposition(self, buf: bytes, pos: int, end: int, events: list[Event]) -> None:
+    def on_disposition(self, buf: bytes, pos: int, end: int, events: list[ProtocolEvent]) -> None:
         """The peer's word on our deliveries (its role is receiver), or on its own."""
         role, first, last, count, place, stop = scan_disposition(buf, pos, end)
         shape = buf[place:stop]

@@ -14,7 +14,7 @@ from polybus.amqp.events import OutgoingDelivery
 from polybus.amqp.fields import UINT_MAX
 from polybus.amqp.frames import frame
 from polybus.amqp.link import Link
-from polybus.amqp.outbox import Settlements, Waiting
+from polybus.amqp.outbox import Settlements, UnsentDelivery
 from polybus.amqp.outcomes import DeliveryState
 from polybus.amqp.performatives import Begin
 from polybus.amqp.states import MAPPED, SESSION, UNMAPPED, step
@@ -45,7 +45,7 @@ class SessionWriter:
         self.next_incoming_id = begin.next_outgoing_id
         self.next_delivery_id = FIRST_OUTGOING_ID
         self.unsettled: dict[int, OutgoingDelivery] = {}
-        self.waiting: deque[Waiting] = deque()
+        self.waiting: deque[UnsentDelivery] = deque()
         self.answers = Settlements(self.out, channel, True)
         self.confirmations = Settlements(self.out, channel, False)
         self.unannounced = 0
@@ -83,7 +83,7 @@ class SessionWriter:
             delivery.link.unsettled += 1
         return delivery_id
 
-    def wait(self, item: Waiting) -> None:
+    def wait(self, item: UnsentDelivery) -> None:
         """Sends as many frames of the delivery as the peer's window takes, and the rest later."""
         item.delivery.link.waiting += 1
         self.waiting.append(item)

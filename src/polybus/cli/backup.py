@@ -12,7 +12,7 @@ import typer
 from polybus.cli.client import Authority, Client, Connection, Insecure
 from polybus.cli.endpoint import EMULATOR, Endpoint
 from polybus.cli.options import AsJson, CatalogueUrl, StoreUrls
-from polybus.cli.output import REFUSED, UNREACHABLE, Failure, Output, one_line_errors
+from polybus.cli.output import REFUSED, UNREACHABLE, CommandFailure, CommandOutput, one_line_errors
 from polybus.errors import ConfigError
 from polybus.store.permissions import keep_to_ourselves
 
@@ -35,7 +35,7 @@ def backup(
     """Copies the catalogue and every store of one moment into one folder: of the bus that runs at --connection, or of
     the data folder DIR, whose bus must be stopped."""
     keep_to_ourselves()
-    out = Output(as_json)
+    out = CommandOutput(as_json)
     with one_line_errors():
         if data is None:
             if store or catalogue:
@@ -45,7 +45,7 @@ def backup(
             _copy_stopped(data, to, store, catalogue, out)
 
 
-def _copy_stopped(data: Path, to: Path, store: list[str] | None, catalogue: str | None, out: Output) -> None:
+def _copy_stopped(data: Path, to: Path, store: list[str] | None, catalogue: str | None, out: CommandOutput) -> None:
     from polybus.operations.backup import backup as copy
     from polybus.operations.check import catalogue_url, store_urls
 
@@ -89,7 +89,7 @@ class _Body:
             while len(self._left) < size and (piece := next(self._pieces, b"")):
                 self._left += piece
         except httpx.HTTPError as error:
-            raise Failure(f"the backup broke off: {error or type(error).__name__}", UNREACHABLE) from error
+            raise CommandFailure(f"the backup broke off: {error or type(error).__name__}", UNREACHABLE) from error
         given, self._left = self._left[:size], self._left[size:]
         return given
 
@@ -114,7 +114,9 @@ def restore(
         try:
             report = put_back(backup, to, store or [])
         except NotWhole as error:
-            raise Failure(str(error), REFUSED) from error
+            raise CommandFailure(str(error), REFUSED) from error
         named = "".join(f" --store {url}" for url in store or [])
         text = f"{report.entities} entities with {report.messages:,} messages restored to {to}, and verified"
-        Output(as_json).result(dataclasses.asdict(report), f"{text}\nto start: polybus serve --data {to}{named}")
+        CommandOutput(as_json).result(
+            dataclasses.asdict(report), f"{text}\nto start: polybus serve --data {to}{named}"
+        )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polybus.cli.options import AsJson, CatalogueUrl, StoreUrls
-from polybus.cli.output import REFUSED, Output, one_line_errors
+from polybus.cli.output import REFUSED, CommandOutput, one_line_errors
 
 if TYPE_CHECKING:
     from polybus.operations.check import EntityReport, Report
@@ -39,7 +39,7 @@ def check(
     from polybus.operations.check import catalogue_url, store_urls
     from polybus.operations.check import check as look_at
 
-    out = Output(as_json)
+    out = CommandOutput(as_json)
     with one_line_errors():
         report = look_at(catalogue or catalogue_url(data), store or store_urls(data))
         if as_json:
@@ -49,7 +49,7 @@ def check(
     raise typer.Exit(0 if report.clean else REFUSED)
 
 
-def _print(out: Output, report: Report) -> None:
+def _print(out: CommandOutput, report: Report) -> None:
     out.table("", _COLUMNS, [_row(entity) for entity in report.entities])
     for finding in report.findings:
         typer.echo(f"{finding.store}: {finding.place}: {finding.key}{': ' if finding.key else ''}{finding.problem}")

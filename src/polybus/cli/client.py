@@ -18,7 +18,7 @@ import typer
 
 from polybus.cli.endpoint import EMULATOR, Endpoint
 from polybus.cli.options import AsJson
-from polybus.cli.output import REFUSED, UNREACHABLE, Failure, Output, one_line_errors
+from polybus.cli.output import REFUSED, UNREACHABLE, CommandFailure, CommandOutput, one_line_errors
 from polybus.cli.sdk_errors import sdk_failure
 from polybus.limits import CLI_CONNECT_SECONDS, CLI_RETRIES, CLI_SECONDS, CLI_STREAM_SECONDS
 
@@ -36,7 +36,7 @@ Insecure = Annotated[bool, typer.Option("--insecure", help="TLS with any certifi
 class Client:
     """One bus, for the time of one command."""
 
-    def __init__(self, endpoint: Endpoint, out: Output) -> None:
+    def __init__(self, endpoint: Endpoint, out: CommandOutput) -> None:
         self.endpoint = endpoint
         self.out = out
         self._open = ExitStack()
@@ -105,7 +105,7 @@ class Client:
                 )
         except httpx.HTTPError as error:
             text = f"{self.endpoint.http_url} does not answer: {error or type(error).__name__}"
-            raise Failure(text, UNREACHABLE) from error
+            raise CommandFailure(text, UNREACHABLE) from error
 
     def stream(self, path: str) -> Iterator[Any]:
         """What the bus answers to a GET, once, to be read piece by piece while the loop's body runs."""
@@ -121,16 +121,16 @@ class Client:
             ):
                 if answer.status_code >= 400:
                     answer.read()
-                    raise Failure(_refusal(answer), REFUSED)
+                    raise CommandFailure(_refusal(answer), REFUSED)
                 yield answer
         except httpx.HTTPError as error:
             text = f"{self.endpoint.http_url} does not answer: {error or type(error).__name__}"
-            raise Failure(text, UNREACHABLE) from error
+            raise CommandFailure(text, UNREACHABLE) from error
 
 
 def json_of(answer: Any) -> Any:
     if answer.status_code >= 400:
-        raise Failure(_refusal(answer), REFUSED)
+        raise CommandFailure(_refusal(answer), REFUSED)
     return answer.json()
 
 
@@ -166,7 +166,7 @@ def client_command(
         with one_line_errors():
             endpoint = Endpoint(given.pop("connection"), given.pop("ca"), given.pop("insecure"))
             try:
-                with Client(endpoint, Output(given.pop("as_json"))) as client:
+                with Client(endpoint, CommandOutput(given.pop("as_json"))) as client:
                     function(client, **given)
             except Exception as error:
                 raise sdk_failure(error, endpoint.authority) or error from None

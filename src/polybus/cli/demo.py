@@ -19,7 +19,7 @@ import typer
 from polybus.cli.client import Client
 from polybus.cli.endpoint import Endpoint
 from polybus.cli.options import AsJson
-from polybus.cli.output import REFUSED, Failure, Output, one_line_errors
+from polybus.cli.output import REFUSED, CommandFailure, CommandOutput, one_line_errors
 from polybus.cli.overview import bar, partitions_path
 from polybus.namespace.delivery.routing import partition_for
 from polybus.namespace.entities.names import Address
@@ -40,7 +40,7 @@ RETRIES: Final = 2_000
 
 def demo(as_json: AsJson = False) -> None:
     """Shows partitions at work: the spread, a store that is lost and returns, and a verdict on every message."""
-    with one_line_errors(), _bus() as (server, client), Demo(server, client, Output(as_json)) as run:
+    with one_line_errors(), _bus() as (server, client), Demo(server, client, CommandOutput(as_json)) as run:
         run.tell(f"A bus with {STORES} messaging stores runs at {server.addresses['amqp']}.")
         run.create()
         run.send_unkeyed()
@@ -61,16 +61,16 @@ def _bus() -> Iterator[tuple[Any, Client]]:
         try:
             with ServerProcess(Path(folder), *options) as server:
                 endpoint = Endpoint(server.connection_string)
-                with Client(endpoint, Output(False)) as client:
+                with Client(endpoint, CommandOutput(False)) as client:
                     yield server, client
         except RuntimeError as error:
-            raise Failure(str(error), REFUSED) from error
+            raise CommandFailure(str(error), REFUSED) from error
 
 
 class Demo:
     """The steps, and what came of them."""
 
-    def __init__(self, server: Any, client: Client, out: Output) -> None:
+    def __init__(self, server: Any, client: Client, out: CommandOutput) -> None:
         from polybus.testing.sdk_clients import RecordedClient, connect
 
         self._client = client
@@ -171,7 +171,7 @@ class Demo:
             while self._send(self._first, key) != "ok":
                 tries += 1
                 if tries > RETRIES:
-                    raise Failure("the store does not come back", REFUSED)
+                    raise CommandFailure("the store does not come back", REFUSED)
         self.result["store back"] = {"keys that work again": len(keys), "refused tries before": tries}
         self._draw("back", "\nThe store is back; keyed sends are tried again until they are accepted:")
         self._tell_facts("store back")

@@ -11,7 +11,7 @@ import typer
 
 from polybus.cli.client import Client
 from polybus.cli.output import REFUSED as EXIT_REFUSED
-from polybus.cli.output import USAGE, Failure
+from polybus.cli.output import USAGE, CommandFailure
 from polybus.gateway.arm.plan import CREATE, REFUSED, SAME, UPDATE, Change, change_for, check_kinds
 from polybus.templates.evaluation import SUBSCRIPTION
 from polybus.templates.template import Resource, parameters_of, resources_of
@@ -41,7 +41,7 @@ def deploy(
         _tell(client, plan)
     if refused:
         reasons = "; ".join(f"{change.resource.path}: {change.reason}" for change in refused)
-        raise Failure(f"the template cannot be deployed, and nothing was done: {reasons}", EXIT_REFUSED)
+        raise CommandFailure(f"the template cannot be deployed, and nothing was done: {reasons}", EXIT_REFUSED)
     if not what_if:
         _apply(client, plan)
 
@@ -50,9 +50,9 @@ def _read(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise Failure(f"{path}: {error.strerror}", USAGE) from None
+        raise CommandFailure(f"{path}: {error.strerror}", USAGE) from None
     except ValueError as error:
-        raise Failure(f"{path} is not JSON: {error}", USAGE) from None
+        raise CommandFailure(f"{path} is not JSON: {error}", USAGE) from None
 
 
 def _parameters(given: str) -> dict[str, Any]:
@@ -145,7 +145,7 @@ def _call(client: Client, method: str, path: str, body: Any = None, missing: boo
     if missing and answer.status_code == 404:
         return None
     if answer.status_code >= 400:
-        raise Failure(_refusal(path, answer), EXIT_REFUSED)
+        raise CommandFailure(_refusal(path, answer), EXIT_REFUSED)
     return answer.json()
 
 

@@ -28,7 +28,7 @@ _COUNTS = ("active", "dead_letter", "scheduled", "transfer", "transfer_dead_lett
 
 
 @dataclass(frozen=True)
-class Kind:
+class EntityKind:
     """One kind of entity, and how the SDK's calls for it are named."""
 
     noun: str
@@ -49,9 +49,9 @@ class Kind:
         return [*parents, given.pop("name")]
 
 
-QUEUE = Kind("queue", QueueDescription)
-TOPIC = Kind("topic", TopicDescription)
-SUBSCRIPTION = Kind("subscription", SubscriptionDescription, parent="topic", has_keys=False)
+QUEUE = EntityKind("queue", QueueDescription)
+TOPIC = EntityKind("topic", TopicDescription)
+SUBSCRIPTION = EntityKind("subscription", SubscriptionDescription, parent="topic", has_keys=False)
 
 
 def _name(name: str, text: str) -> inspect.Parameter:
@@ -59,7 +59,7 @@ def _name(name: str, text: str) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
 
 
-def entity_commands(kind: Kind) -> typer.Typer:
+def entity_commands(kind: EntityKind) -> typer.Typer:
     """The five commands of one kind of entity."""
     app = typer.Typer(
         no_args_is_help=True, rich_markup_mode=None, help=f"Create, list, show, update and delete {kind.noun}s."
@@ -80,14 +80,14 @@ def entity_commands(kind: Kind) -> typer.Typer:
     return app
 
 
-def _bound(work: Any, kind: Kind) -> Any:
+def _bound(work: Any, kind: EntityKind) -> Any:
     def command(client: Client, **given: Any) -> None:
         work(kind, client, given)
 
     return command
 
 
-def _create(kind: Kind, client: Client, given: dict[str, Any]) -> None:
+def _create(kind: EntityKind, client: Client, given: dict[str, Any]) -> None:
     path = kind.path(given)
     values = given_values(kind.description, given) | _keys(given)
     status = values.pop("status", None)
@@ -98,7 +98,7 @@ def _create(kind: Kind, client: Client, given: dict[str, Any]) -> None:
     client.out.result(shown(made), f"created {kind.noun} {'/'.join(path)}")
 
 
-def _update(kind: Kind, client: Client, given: dict[str, Any]) -> None:
+def _update(kind: EntityKind, client: Client, given: dict[str, Any]) -> None:
     path = kind.path(given)
     found = kind.call(client, "get")(*path)
     for name, value in (given_values(kind.description, given) | _keys(given)).items():
@@ -127,13 +127,13 @@ def _sdk_rule(rule: AuthorizationRule) -> Any:
     )
 
 
-def _delete(kind: Kind, client: Client, given: dict[str, Any]) -> None:
+def _delete(kind: EntityKind, client: Client, given: dict[str, Any]) -> None:
     path = kind.path(given)
     kind.call(client, "delete")(*path)
     client.out.result({"deleted": "/".join(path)}, f"deleted {kind.noun} {'/'.join(path)}")
 
 
-def _show(kind: Kind, client: Client, given: dict[str, Any]) -> None:
+def _show(kind: EntityKind, client: Client, given: dict[str, Any]) -> None:
     path = kind.path(given)
     data = shown(kind.call(client, "get")(*path))
     runtime = kind.call(client, "get", "_runtime_properties")(*path)
@@ -149,7 +149,7 @@ def _show(kind: Kind, client: Client, given: dict[str, Any]) -> None:
     client.out.properties("", rows)
 
 
-def _list(kind: Kind, client: Client, given: dict[str, Any]) -> None:
+def _list(kind: EntityKind, client: Client, given: dict[str, Any]) -> None:
     parents = [given.pop(kind.parent)] if kind.parent else []
     described = {each.name: each for each in kind.call(client, "list", "s")(*parents)}
     found = []

@@ -13,7 +13,7 @@ import typer
 
 from polybus.cli.values import iso_duration
 from polybus.namespace.entities.description import Description, EntityStatus
-from polybus.namespace.entities.properties import PROPERTIES, Property, Shape
+from polybus.namespace.entities.properties import PROPERTIES, EntityProperty, Shape
 
 
 class Status(enum.StrEnum):
@@ -60,12 +60,12 @@ _HELP: Final = {
 }
 
 
-def sdk_name(item: Property) -> str:
+def sdk_name(item: EntityProperty) -> str:
     """What the SDK calls a property; ours have their unit in the name."""
     return item.attribute.removesuffix("_ms")
 
 
-def settable(kind: type[Description]) -> list[Property]:
+def settable(kind: type[Description]) -> list[EntityProperty]:
     return [item for item in PROPERTIES[kind] if sdk_name(item) not in UNKNOWN_TO_SDK]
 
 

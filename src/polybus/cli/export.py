@@ -28,7 +28,7 @@ from polybus.namespace.entities.description import (
     TopicDescription,
 )
 from polybus.namespace.entities.names import Address, parse_forward_target
-from polybus.namespace.entities.properties import Property, Shape
+from polybus.namespace.entities.properties import EntityProperty, Shape
 from polybus.namespace.entities.rule import (
     CORRELATION_FIELDS,
     CorrelationFilterDescription,
@@ -120,7 +120,7 @@ def _values(kind: type[Description], found: Any) -> dict[str, Any]:
     return values
 
 
-def _value(item: Property, value: Any) -> Any:
+def _value(item: EntityProperty, value: Any) -> Any:
     if item.shape is Shape.DURATION:
         return INFINITE_MS if value.days >= INFINITE_DAYS else value // datetime.timedelta(milliseconds=1)
     if item.shape is Shape.STATUS:

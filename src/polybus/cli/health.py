@@ -11,7 +11,7 @@ import typer
 import polybus
 from polybus.cli.client import Client
 from polybus.cli.options import AsJson
-from polybus.cli.output import REFUSED, Failure, Output
+from polybus.cli.output import REFUSED, CommandFailure, CommandOutput
 
 _PAUSE_S = 0.5
 
@@ -25,7 +25,7 @@ def healthcheck(
     while True:
         try:
             _ask(client)
-        except Failure:
+        except CommandFailure:
             if time.monotonic() + _PAUSE_S > deadline:
                 raise
             time.sleep(_PAUSE_S)
@@ -39,15 +39,17 @@ def _ask(client: Client) -> None:
         data = answer.json()
         text = str(data["message"])
     except (ValueError, KeyError, TypeError):
-        raise Failure(
+        raise CommandFailure(
             f"{client.endpoint.http_url} answers {answer.status_code}, not as a bus does", REFUSED
         ) from None
     if answer.status_code != 200:
-        raise Failure(text, REFUSED)
+        raise CommandFailure(text, REFUSED)
     client.out.result(data, text)
 
 
 def version(as_json: AsJson = False) -> None:
     """Says which version this is."""
     data = {"version": polybus.__version__, "build": polybus.BUILD, "python": platform.python_version()}
-    Output(as_json).result(data, f"polybus {polybus.__version__} ({polybus.BUILD} build, Python {data['python']})")
+    CommandOutput(as_json).result(
+        data, f"polybus {polybus.__version__} ({polybus.BUILD} build, Python {data['python']})"
+    )

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-from polybus.cli.output import Output, plain
+from polybus.cli.output import CommandOutput, plain
 from polybus.errors import ConfigError
 from polybus.namespace.entities.names import Address, parse_address
 
@@ -80,7 +80,7 @@ def message_data(message: Any) -> dict[str, Any]:
     return data
 
 
-def show_message(out: Output, message: Any, body_only: bool) -> None:
+def show_message(out: CommandOutput, message: Any, body_only: bool) -> None:
     """Prints one message: its body alone, one line of JSON, or a line of facts and the body below it."""
     if body_only:
         typer.echo(body_of(message))

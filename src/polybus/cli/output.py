@@ -27,7 +27,7 @@ USAGE: Final = 2
 UNREACHABLE: Final = 3
 
 
-class Failure(Exception):
+class CommandFailure(Exception):
     """Ends a command with one line and an exit code."""
 
     def __init__(self, text: str, code: int) -> None:
@@ -35,7 +35,7 @@ class Failure(Exception):
         self.code = code
 
 
-class Output:
+class CommandOutput:
     """Standard output, in the form that was asked for."""
 
     def __init__(self, as_json: bool) -> None:
@@ -110,7 +110,7 @@ def one_line_errors() -> Iterator[None]:
     """Whatever a command runs into becomes one clear line on standard error, and an exit code."""
     try:
         yield
-    except Failure as error:
+    except CommandFailure as error:
         _fail(str(error), error.code)
     except BusError as error:
         _fail(str(error), REFUSED)

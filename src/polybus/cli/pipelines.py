@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from polybus.cli.options import AsJson
-from polybus.cli.output import REFUSED, USAGE, Failure, Output, one_line_errors
+from polybus.cli.output import REFUSED, USAGE, CommandFailure, CommandOutput, one_line_errors
 
 if TYPE_CHECKING:
     from polybus.pipelines.declaration import Declaration
@@ -28,7 +28,7 @@ def _load(file: Path, only: list[str] | None = None) -> Declaration:
     try:
         from polybus.pipelines.declaration import load
     except ImportError:
-        raise Failure("pipelines need: pip install 'polybus[pipelines]'", USAGE) from None
+        raise CommandFailure("pipelines need: pip install 'polybus[pipelines]'", USAGE) from None
     return load(file).named(tuple(only or ()))
 
 
@@ -40,7 +40,7 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Reads the file and says what is wrong with it, or what would run. Exit code 2: something is wrong."""
-    out = Output(as_json)
+    out = CommandOutput(as_json)
     with one_line_errors():
         declaration = _load(file, only)
         from polybus.pipelines.checking import check_pipelines
@@ -87,7 +87,7 @@ def _on_signals(runner: Runner) -> None:
 @app.command()
 def status(file: File, only: Only = None, as_json: AsJson = False) -> None:
     """What each pipeline does: asked of its runner, or what its last run has left where none runs."""
-    out = Output(as_json)
+    out = CommandOutput(as_json)
     with one_line_errors():
         declaration = _load(file, only)
         from polybus.pipelines.status import pipeline_states
@@ -104,7 +104,7 @@ def status(file: File, only: Only = None, as_json: AsJson = False) -> None:
 @app.command()
 def runs(file: File, only: Only = None, as_json: AsJson = False) -> None:
     """What each pipeline has done, run by run, also when no runner is there any more."""
-    out = Output(as_json)
+    out = CommandOutput(as_json)
     with one_line_errors():
         declaration = _load(file, only)
         from polybus.pipelines.status import pipeline_runs
@@ -138,7 +138,7 @@ def compact(
     as_json: AsJson = False,
 ) -> None:
     """Makes few large files of the many small ones that a capture has written. It may go on capturing meanwhile."""
-    out = Output(as_json)
+    out = CommandOutput(as_json)
     with one_line_errors():
         (kind,) = _load(file, [name]).pipelines
         from polybus.pipelines.compacting import compact_capture

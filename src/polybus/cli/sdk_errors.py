@@ -7,13 +7,13 @@ import sys
 from html import unescape
 from typing import Any
 
-from polybus.cli.output import REFUSED, UNREACHABLE, USAGE, Failure
+from polybus.cli.output import REFUSED, UNREACHABLE, USAGE, CommandFailure
 
 _LONGEST = 600
 _DETAIL = re.compile(r"<Detail>(.*?)</Detail>", re.DOTALL)
 
 
-def sdk_failure(error: Exception, authority: str) -> Failure | None:
+def sdk_failure(error: Exception, authority: str) -> CommandFailure | None:
     """What an error of the SDK means for the user; None where it is not the SDK's, or the SDK was never loaded."""
     core: Any = sys.modules.get("azure.core.exceptions")
     if core is None or not isinstance(error, core.AzureError):
@@ -24,15 +24,15 @@ def sdk_failure(error: Exception, authority: str) -> Failure | None:
     bus: Any = sys.modules.get("azure.servicebus.exceptions")
     if bus is not None and isinstance(error, bus.ServiceBusConnectionError | bus.ServiceBusCommunicationError):
         return _unreachable(text, authority)
-    return Failure(text, REFUSED)
+    return CommandFailure(text, REFUSED)
 
 
-def _unreachable(text: str, authority: str) -> Failure:
+def _unreachable(text: str, authority: str) -> CommandFailure:
     if "CERTIFICATE_VERIFY_FAILED" in text:
-        return Failure(
+        return CommandFailure(
             f"the certificate of {authority} is not trusted; give its authority with --ca, or --insecure", USAGE
         )
-    return Failure(f"{authority} does not answer: {text}", UNREACHABLE)
+    return CommandFailure(f"{authority} does not answer: {text}", UNREACHABLE)
 
 
 def _text(error: Exception) -> str:

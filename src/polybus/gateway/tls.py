@@ -52,7 +52,7 @@ class CertificateFiles:
 
 
 @dataclass(frozen=True)
-class _Signed:
+class _SignedCertificate:
     """A certificate with the key that belongs to it."""
 
     certificate: x509.Certificate
@@ -99,7 +99,7 @@ def trust_lines(authority: Path) -> str:
     return "".join(f"export {variable}={path}\n" for variable in variables)
 
 
-def _load(certificate_path: Path, key_path: Path) -> _Signed | None:
+def _load(certificate_path: Path, key_path: Path) -> _SignedCertificate | None:
     """The pair in two files, or None if it is not there, not readable or does not belong together."""
     try:
         certificate = x509.load_pem_x509_certificate(certificate_path.read_bytes())
@@ -108,7 +108,7 @@ def _load(certificate_path: Path, key_path: Path) -> _Signed | None:
         return None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
         return None
-    return _Signed(certificate, key)
+    return _SignedCertificate(certificate, key)
 
 
 def _runs_out(certificate: x509.Certificate, now: datetime.datetime) -> bool:
@@ -151,16 +151,16 @@ def _dns_name(name: str) -> str:
     return encoded
 
 
-def _make_authority(now: datetime.datetime) -> _Signed:
+def _make_authority(now: datetime.datetime) -> _SignedCertificate:
     key = ec.generate_private_key(ec.SECP256R1())
     name = _distinguished_name("Polybus development authority")
     builder = _builder(name, name, key, now, AUTHORITY_DAYS)
     builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
     builder = builder.add_extension(_key_usage(signs_certificates=True), critical=True)
-    return _Signed(builder.sign(key, hashes.SHA256()), key)
+    return _SignedCertificate(builder.sign(key, hashes.SHA256()), key)
 
 
-def _make_server(authority: _Signed, names: tuple[str, ...], now: datetime.datetime) -> _Signed:
+def _make_server(authority: _SignedCertificate, names: tuple[str, ...], now: datetime.datetime) -> _SignedCertificate:
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = authority.certificate.subject
     builder = _builder(_distinguished_name("Polybus"), issuer, key, now, SERVER_DAYS)
@@ -174,7 +174,7 @@ def _make_server(authority: _Signed, names: tuple[str, ...], now: datetime.datet
     )
     for extension, critical in extensions:
         builder = builder.add_extension(extension, critical=critical)
-    return _Signed(builder.sign(authority.key, hashes.SHA256()), key)
+    return _SignedCertificate(builder.sign(authority.key, hashes.SHA256()), key)
 
 
 def _distinguished_name(common_name: str) -> x509.Name:
@@ -210,7 +210,7 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     )
 
 
-def _store(signed: _Signed, certificate_path: Path, key_path: Path) -> None:
+def _store(signed: _SignedCertificate, certificate_path: Path, key_path: Path) -> None:
     key = signed.key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,

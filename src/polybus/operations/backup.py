@@ -20,7 +20,7 @@ from polybus.errors import ConfigError, StoreError
 from polybus.hosting.backup_files import write_manifest
 from polybus.operations.catalogue_facts import CatalogueFacts
 from polybus.operations.findings import Findings
-from polybus.operations.reading import DATABASE, Reader, StoreReader, open_reader
+from polybus.operations.store_reader import DATABASE, OpenStoreReader, StoreReader, open_reader
 from polybus.store.base import Store
 from polybus.store.copying import copy_into_folder
 from polybus.store.folder import sync_folder
@@ -37,7 +37,7 @@ class BackupReport:
     entities: int = 0
 
 
-class Source(Protocol):
+class BackupSource(Protocol):
     """Something that can be copied."""
 
     url: str
@@ -49,7 +49,7 @@ class Source(Protocol):
 class _Looked:
     """A database is copied through a reader, in one transaction, so that its owner is not displaced."""
 
-    def __init__(self, reader: Reader) -> None:
+    def __init__(self, reader: StoreReader) -> None:
         self.url = reader.url
         self.store_id = reader.store_id
         self._reader = reader
@@ -77,7 +77,7 @@ def backup(catalogue: str, stores: list[str], target: Path) -> BackupReport:
     return report
 
 
-def _open(url: str, opened: ExitStack) -> tuple[Source, Reader]:
+def _open(url: str, opened: ExitStack) -> tuple[BackupSource, StoreReader]:
     if not url.startswith("rocksdb:"):
         reader = open_reader(url)
         opened.callback(reader.close)
@@ -86,10 +86,10 @@ def _open(url: str, opened: ExitStack) -> tuple[Source, Reader]:
         raise StoreError(f"{url}: there is no messaging store")
     store: Store = open_store(url)
     opened.callback(store.close)
-    return store, StoreReader(store)
+    return store, OpenStoreReader(store)
 
 
-def _refuse_missing(facts: CatalogueFacts, sources: list[Source]) -> None:
+def _refuse_missing(facts: CatalogueFacts, sources: list[BackupSource]) -> None:
     given = {source.store_id for source in sources}
     if len(given) < len(sources):
         raise ConfigError("a messaging store was given twice")

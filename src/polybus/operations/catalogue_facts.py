@@ -18,8 +18,8 @@ from polybus.namespace.entities.description import (
 from polybus.namespace.entities.names import fold
 from polybus.namespace.entities.rule import RuleDescription
 from polybus.namespace.entities.rule_compiler import compile_rule
-from polybus.operations.findings import Finding, Findings
-from polybus.operations.reading import Reader
+from polybus.operations.findings import CheckFinding, Findings
+from polybus.operations.store_reader import StoreReader
 from polybus.partition.records import after, unsealed
 
 _TABLES: Final = (
@@ -64,7 +64,7 @@ class EntityFacts:
 class CatalogueFacts:
     """Everything that a check must know; what could not be read is in the findings."""
 
-    def __init__(self, reader: Reader, findings: Findings) -> None:
+    def __init__(self, reader: StoreReader, findings: Findings) -> None:
         self.url = reader.url
         self.entities: dict[int, EntityFacts] = {}
         self.unreadable: set[int] = set()
@@ -84,7 +84,7 @@ class CatalogueFacts:
         self._look_for_strangers()
 
     def report(self, what: str, problem: str) -> None:
-        self._findings.add(Finding(self.url, "catalogue", None, what, problem))
+        self._findings.add(CheckFinding(self.url, "catalogue", None, what, problem))
 
     def _read_meta(self) -> None:
         value = self._reader.get([catalogue.META, catalogue.META])[0]

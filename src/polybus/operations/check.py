@@ -15,10 +15,10 @@ from polybus.errors import ProtocolError, StoreCorrupt, StoreError
 from polybus.hosting.places import own_stores
 from polybus.namespace.delivery.sender import MARKS
 from polybus.operations.catalogue_facts import CatalogueFacts, EntityFacts
-from polybus.operations.findings import PREFIX_BYTES, Finding, Findings
+from polybus.operations.findings import PREFIX_BYTES, CheckFinding, Findings
 from polybus.operations.message_tables import BROKEN
 from polybus.operations.partition_check import PartitionCheck
-from polybus.operations.reading import Reader, open_reader
+from polybus.operations.store_reader import StoreReader, open_reader
 from polybus.partition.log import DEAD_LETTER, KINDS, MAIN
 from polybus.partition.records import after, unsealed
 
@@ -73,7 +73,7 @@ class Report:
     catalogue_records: int = 0
     stores: list[StoreReport] = field(default_factory=list)
     entities: list[EntityReport] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[CheckFinding] = field(default_factory=list)
     finding_count: int = 0
 
     @property
@@ -100,15 +100,15 @@ def check(catalogue: str, stores: list[str]) -> Report:
     StoreError where one cannot be looked at at all; what is damaged is a finding, not an error.
     """
     findings = Findings()
-    readers: list[Reader] = []
+    readers: list[StoreReader] = []
     try:
         facts = _catalogue_facts(catalogue, findings)
         for url in stores:
             try:
                 readers.append(open_reader(url))
             except StoreCorrupt as error:
-                findings.add(Finding(url, "store", None, "", str(error)))
-        return _Check(facts, readers, findings).run()
+                findings.add(CheckFinding(url, "store", None, "", str(error)))
+        return _OfflineCheck(facts, readers, findings).run()
     finally:
         for reader in readers:
             reader.close()
@@ -122,8 +122,8 @@ def _catalogue_facts(url: str, findings: Findings) -> CatalogueFacts:
         reader.close()
 
 
-class _Check:
-    def __init__(self, facts: CatalogueFacts, readers: list[Reader], findings: Findings) -> None:
+class _OfflineCheck:
+    def __init__(self, facts: CatalogueFacts, readers: list[StoreReader], findings: Findings) -> None:
         self._facts = facts
         self._readers = readers
         self._findings = findings
@@ -143,12 +143,12 @@ class _Check:
         report.finding_count = self._findings.count
         return report
 
-    def _note(self, reader: Reader, what: str, problem: str, key: str = "") -> None:
-        self._findings.add(Finding(reader.url, what, None, key, problem))
+    def _note(self, reader: StoreReader, what: str, problem: str, key: str = "") -> None:
+        self._findings.add(CheckFinding(reader.url, what, None, key, problem))
 
     # Stores
 
-    def _check_store(self, reader: Reader) -> StoreReport:
+    def _check_store(self, reader: StoreReader) -> StoreReport:
         report = StoreReport(reader.url, reader.store_id.hex())
         if reader.store_id not in self._facts.stores:
             self._note(reader, "store", "the catalogue does not know this messaging store")
@@ -163,7 +163,7 @@ class _Check:
             self._note(reader, "store", str(error))
         return report
 
-    def _partition_prefixes(self, reader: Reader) -> list[bytes]:
+    def _partition_prefixes(self, reader: StoreReader) -> list[bytes]:
         found: list[bytes] = []
         start, end = b"", b"\xff" * 64
         while (row := next(reader.rows(start, end), None)) is not None:
@@ -178,7 +178,7 @@ class _Check:
                 start = key + b"\0"
         return found
 
-    def _check_partition(self, reader: Reader, prefix: bytes) -> int:
+    def _check_partition(self, reader: StoreReader, prefix: bytes) -> int:
         entity_id, index = int.from_bytes(prefix[1:5], "big"), int.from_bytes(prefix[5:], "big")
         entity = self._facts.entities.get(entity_id)
         if entity is None:
@@ -196,7 +196,7 @@ class _Check:
         self._checks[entity_id, index] = check
         return check.rows
 
-    def _check_marks(self, reader: Reader) -> int:
+    def _check_marks(self, reader: StoreReader) -> int:
         """Marks name what a send in doubt may have left in another store; the catalogue knows of the doubt."""
         count = 0
         for key, value in reader.rows(MARKS, after(MARKS)):
@@ -225,7 +225,7 @@ class _Check:
                     missing[store] = missing.get(store, 0) + 1
         for store, partitions in missing.items():
             text = f"{partitions} partitions were placed on this messaging store, and it is not there to be looked at"
-            self._findings.add(Finding(f"store {store.hex()}", "store", None, "", text))
+            self._findings.add(CheckFinding(f"store {store.hex()}", "store", None, "", text))
 
     def _compare_transfers(self) -> None:
         """No partition has taken over more than its source has given."""
@@ -236,7 +236,7 @@ class _Check:
                     text = f"took over number {number}, the source has given {giver.counters.transfer_counter}"
                     name = f"entity {source[0]} partition {source[1]}"
                     place = (check.reader.url, check.entity.name, check.index)
-                    self._findings.add(Finding(*place, f"inbox from {name}", text))
+                    self._findings.add(CheckFinding(*place, f"inbox from {name}", text))
 
     def _entity_reports(self) -> list[EntityReport]:
         reports: dict[int, EntityReport] = {}

@@ -71,7 +71,7 @@ KEY_BYTES: Final = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class CheckFinding:
     """One thing that is not as it should be."""
 
     store: str
@@ -93,10 +93,10 @@ class Findings:
     """Keeps the first findings and counts the rest, for a store that is wholly damaged has millions."""
 
     def __init__(self) -> None:
-        self.kept: list[Finding] = []
+        self.kept: list[CheckFinding] = []
         self.count = 0
 
-    def add(self, finding: Finding) -> None:
+    def add(self, finding: CheckFinding) -> None:
         self.count += 1
         if len(self.kept) < CHECK_FINDINGS:
             self.kept.append(finding)

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from polybus.operations.findings import NUMBER_MASK
-from polybus.operations.message_tables import BROKEN, PAST_ALL, Marks, read_message, session_of
-from polybus.operations.order import Order
+from polybus.operations.message_tables import BROKEN, PAST_ALL, SettledIndex, read_message, session_of
+from polybus.operations.order import LogOrder
 from polybus.partition import events, records
 from polybus.partition.log import KINDS, MAIN
 from polybus.partition.records import SettledMark, Stored
@@ -43,7 +43,7 @@ class LogCheck:
         self._last_number = partition.last_number(log_id)
         self._counters = partition.counters_of(log_id)
         self._first_live = PAST_ALL
-        self._order = Order(partition.index << 48, self._by_position)
+        self._order = LogOrder(partition.index << 48, self._by_position)
 
     def run(self) -> None:
         self._walk_deferred()
@@ -89,7 +89,7 @@ class LogCheck:
         self._order.expect(ranks, positions)
 
     def _walk_active(self, whole: bool = True) -> None:
-        marks = Marks(self._rows(records.SETTLED), self._report if whole else _say_nothing)
+        marks = SettledIndex(self._rows(records.SETTLED), self._report if whole else _say_nothing)
         for key, value in self._rows(records.ACTIVE):
             rank = records.number_of(key)
             mark = marks.at(rank)

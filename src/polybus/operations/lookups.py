@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator
 
 from polybus.limits import CHECK_PAGE
 from polybus.operations.findings import Report, key_text
-from polybus.operations.reading import Reader
+from polybus.operations.store_reader import StoreReader
 from polybus.partition.records import after
 from polybus.rows import Row
 
 
 class Lookups:
-    def __init__(self, reader: Reader, table: Callable[[bytes], Iterator[Row]], report: Report) -> None:
+    def __init__(self, reader: StoreReader, table: Callable[[bytes], Iterator[Row]], report: Report) -> None:
         self._reader = reader
         self._table = table
         self._report = report

@@ -39,7 +39,7 @@ def session_of(stored: Stored, bodies: BodyBook) -> str | None:
     return message.session_id
 
 
-class Marks:
+class SettledIndex:
     """The settled index of a log, walked beside its active table."""
 
     def __init__(self, rows: Iterator[Row], report: Report) -> None:

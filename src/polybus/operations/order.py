@@ -8,7 +8,7 @@ from __future__ import annotations
 from array import array
 
 
-class Order:
+class LogOrder:
     """Fed with the active rows of a log in order of rank, it fits the deferred messages in between."""
 
     def __init__(self, base: int, by_position: bool) -> None:

@@ -14,11 +14,11 @@ from polybus.operations.bodies import BodyBook
 from polybus.operations.broker_tables import BrokerTables
 from polybus.operations.catalogue_facts import EntityFacts
 from polybus.operations.counters import LogCounters, PartitionCounters
-from polybus.operations.findings import KEY_BYTES, LOG_TABLES, PREFIX_BYTES, TABLES, Finding, Findings, key_text
+from polybus.operations.findings import KEY_BYTES, LOG_TABLES, PREFIX_BYTES, TABLES, CheckFinding, Findings, key_text
 from polybus.operations.log_check import LogCheck
 from polybus.operations.lookups import Lookups
 from polybus.operations.message_tables import BROKEN
-from polybus.operations.reading import Reader
+from polybus.operations.store_reader import StoreReader
 from polybus.partition import records
 from polybus.partition.log import KINDS, MAIN, TRANSFER_DEAD_LETTER
 from polybus.rows import Row
@@ -28,7 +28,7 @@ _UNCOUNTED: Final = LogCounters(None)
 
 class PartitionCheck:
     def __init__(
-        self, reader: Reader, entity: EntityFacts, index: int, removed: set[int], findings: Findings
+        self, reader: StoreReader, entity: EntityFacts, index: int, removed: set[int], findings: Findings
     ) -> None:
         self.reader = reader
         self.entity = entity
@@ -48,7 +48,7 @@ class PartitionCheck:
 
     def report(self, key: bytes, problem: str) -> None:
         self.findings += 1
-        self._findings.add(Finding(self.reader.url, self.entity.name, self.index, key_text(key), problem))
+        self._findings.add(CheckFinding(self.reader.url, self.entity.name, self.index, key_text(key), problem))
 
     def table(self, prefix: bytes) -> Iterator[Row]:
         """The rows of a table, or of one log's part of it, counted; a key of the wrong length is reported."""

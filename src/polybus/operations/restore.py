@@ -18,7 +18,7 @@ from polybus.errors import ConfigError
 from polybus.hosting.backup_files import MANIFEST, NotWhole, files_of, read_manifest, sync_all, verify
 from polybus.operations.backup import whole_or_nothing
 from polybus.operations.check import Report, catalogue_url, check, store_urls
-from polybus.operations.reading import Reader, open_reader
+from polybus.operations.store_reader import StoreReader, open_reader
 from polybus.store.base import Row, Store
 from polybus.store.copying import PAST_ALL_KEYS, copy_rows
 from polybus.store.folder import sync_folder
@@ -108,7 +108,7 @@ def _move_rows(folder: Path, stores: list[str]) -> None:
     shutil.rmtree(folder / "stores")
 
 
-def _page(reader: Reader, start: bytes, end: bytes, *_: int) -> list[Row]:
+def _page(reader: StoreReader, start: bytes, end: bytes, *_: int) -> list[Row]:
     return reader.page(start, end)
 
 

@@ -18,7 +18,7 @@ from polybus.message.message import (
     TO,
 )
 from polybus.message.overlay import NO_TTL, REMOVED, Overlay
-from polybus.rules.actions import Change, Removed
+from polybus.rules.actions import PropertyChange, RemovedValue
 
 _FIELDS: Final = {
     "messageid": MESSAGE_ID,
@@ -36,7 +36,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
-def lay_over(overlay: Overlay, changes: list[Change]) -> None:
+def lay_over(overlay: Overlay, changes: list[PropertyChange]) -> None:
     for change in changes:
         value = wire_value(change.value)
         if change.scope == "user":
@@ -49,7 +49,7 @@ def lay_over(overlay: Overlay, changes: list[Change]) -> None:
 
 def wire_value(value: object) -> object:
     """A rule's value in the types that travel."""
-    if isinstance(value, Removed):
+    if isinstance(value, RemovedValue):
         return REMOVED
     if isinstance(value, datetime):
         return Timestamp((value - _EPOCH) // _MILLISECOND)

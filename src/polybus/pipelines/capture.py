@@ -18,9 +18,9 @@ from polybus.limits import CAPTURE_BYTES
 from polybus.pipelines.bodies import AVRO_BODY, REASON, UNKNOWN, Bodies, BodySettings, body_settings
 from polybus.pipelines.fields import Fields, duration_text
 from polybus.pipelines.file_writing import AVRO, PARQUET, STAGED_SCHEMA, WriteTask
-from polybus.pipelines.folders import Folder, Journal
+from polybus.pipelines.folders import CheckpointState, Folder
 from polybus.pipelines.kind import Context, Origin, StreamKind, read_stream
-from polybus.pipelines.lake import Batch, Lake, open_lake
+from polybus.pipelines.lake import Lake, LakeBatch, open_lake
 from polybus.pipelines.layout import HIVE, NEEDED, Layout
 from polybus.pipelines.manifests import LakeFile
 from polybus.pipelines.places import EntityReference, entity_from
@@ -180,7 +180,7 @@ class Capturing:
         journal = self._folder.journal()
         assert journal is not None, "a query has a journal before it has a batch"
         ends = ends_text(journal) if journal.planned == number else ""
-        batch = Batch(journal.query, number, ends)
+        batch = LakeBatch(journal.query, number, ends)
         if self._bodies is None:
             files = capture_batch(self._lake, batch, frame)
         else:
@@ -188,20 +188,20 @@ class Capturing:
         self._lands(files)
 
 
-def ends_text(journal: Journal) -> str:
+def ends_text(journal: CheckpointState) -> str:
     """How far the batch that is being made reads, the same text whenever it is repeated."""
     told = [[end.entity_id, sorted(end.positions.items())] for end in journal.ends]
     return json.dumps(told, separators=(",", ":"))
 
 
-def capture_batch(lake: Lake, batch: Batch, frame: DataFrame) -> list[LakeFile]:
+def capture_batch(lake: Lake, batch: LakeBatch, frame: DataFrame) -> list[LakeFile]:
     """Puts the rows of a batch into the lake and gives its files; none where they are there already."""
     if lake.committed(batch):
         return []
     return commit_staged(lake, batch, stage(lake, batch, frame), frame)
 
 
-def stage(lake: Lake, batch: Batch, frame: DataFrame) -> list[LakeFile]:
+def stage(lake: Lake, batch: LakeBatch, frame: DataFrame) -> list[LakeFile]:
     """Writes the rows into files that do not count yet."""
     staging = lake.folder.fresh_staging(batch.id)
     form = AVRO if lake.suffix == AVRO else PARQUET
@@ -210,7 +210,7 @@ def stage(lake: Lake, batch: Batch, frame: DataFrame) -> list[LakeFile]:
     return lake.staged(batch, [row.asDict() for row in told])
 
 
-def commit_staged(lake: Lake, batch: Batch, files: list[LakeFile], frame: DataFrame) -> list[LakeFile]:
+def commit_staged(lake: Lake, batch: LakeBatch, files: list[LakeFile], frame: DataFrame) -> list[LakeFile]:
     if files:
         lake.commit(batch, files, _arrow_schema(frame))
     return files
@@ -234,7 +234,7 @@ class TypedBodies:
         form = place.format if place.format in (PARQUET, AVRO) else PARQUET
         self.quarantine = open_lake(form, settings.quarantine, layout, {})
 
-    def capture(self, lake: Lake, batch: Batch, frame: DataFrame) -> list[LakeFile]:
+    def capture(self, lake: Lake, batch: LakeBatch, frame: DataFrame) -> list[LakeFile]:
         if lake.committed(batch):
             return []
         if self._bodies.inferred and self._bodies.schema() is None:
@@ -249,7 +249,7 @@ class TypedBodies:
             return aside + commit_staged(lake, batch, files, _fitting(typed))
         return commit_staged(lake, batch, files, _fitting(typed))
 
-    def _stage(self, lake: Lake, batch: Batch, frame: DataFrame) -> tuple[list[LakeFile], DataFrame, int, int]:
+    def _stage(self, lake: Lake, batch: LakeBatch, frame: DataFrame) -> tuple[list[LakeFile], DataFrame, int, int]:
         """The files of the rows that fit; how many do not, and how many have fields that are not known."""
         from pyspark.sql import Observation
         from pyspark.sql import functions as F  # noqa: N812

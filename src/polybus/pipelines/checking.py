@@ -6,7 +6,7 @@ from typing import Any
 
 from polybus.errors import ConfigError, EntityNotFound, Unauthorized
 from polybus.pipelines.declaration import Declaration
-from polybus.pipelines.kind import Kind
+from polybus.pipelines.kind import PipelineKind
 
 
 def check_pipelines(declaration: Declaration, connect: bool) -> list[dict[str, Any]]:
@@ -21,7 +21,7 @@ def check_pipelines(declaration: Declaration, connect: bool) -> list[dict[str, A
     return found
 
 
-def _entities(kind: Kind) -> list[str]:
+def _entities(kind: PipelineKind) -> list[str]:
     remarks = []
     for reference in kind.entities():
         bus = reference.open()

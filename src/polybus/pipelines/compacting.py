@@ -15,13 +15,13 @@ from polybus.errors import ConfigError
 from polybus.pipelines.capture import CaptureKind
 from polybus.pipelines.fields import Fields
 from polybus.pipelines.iceberg import IcebergLake
-from polybus.pipelines.kind import Kind
+from polybus.pipelines.kind import PipelineKind
 from polybus.pipelines.lake import ManifestLake
 from polybus.pipelines.manifests import COMPACTED, MANIFESTS, Manifest, ManifestFolder
 from polybus.pipelines.merging import Compacted, alone, merged, planned
 
 
-def compact_capture(kind: Kind, target: str, older_than: str) -> Compacted:
+def compact_capture(kind: PipelineKind, target: str, older_than: str) -> Compacted:
     """Compacts what a capture has written, in the way of its format."""
     if not isinstance(kind, CaptureKind):
         raise ConfigError(f"{kind.name!r} is no capture but {kind.kind!r}: there is nothing to compact")

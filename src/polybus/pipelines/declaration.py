@@ -12,7 +12,7 @@ from polybus.errors import ConfigError
 from polybus.limits import PIPELINE_NAME_CHARACTERS, PIPELINES_PER_FILE
 from polybus.pipelines.backoff import Restart
 from polybus.pipelines.fields import Fields
-from polybus.pipelines.kind import Kind, Origin
+from polybus.pipelines.kind import Origin, PipelineKind
 from polybus.pipelines.kinds import KINDS
 from polybus.pipelines.places import bus_from
 
@@ -35,7 +35,7 @@ class Declaration:
     checkpoints: Path
     spark: SparkSettings
     restart: Restart
-    pipelines: tuple[Kind, ...]
+    pipelines: tuple[PipelineKind, ...]
 
     def named(self, names: tuple[str, ...]) -> Declaration:
         """The same with these pipelines only; all of them where none is named."""
@@ -47,7 +47,7 @@ class Declaration:
         return Declaration(self.file, self.checkpoints, self.spark, self.restart, chosen)
 
 
-def load(path: Path, kinds: Mapping[str, type[Kind]] = KINDS) -> Declaration:
+def load(path: Path, kinds: Mapping[str, type[PipelineKind]] = KINDS) -> Declaration:
     """Reads a file; ConfigError says file, path, value and what is allowed."""
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -56,7 +56,7 @@ def load(path: Path, kinds: Mapping[str, type[Kind]] = KINDS) -> Declaration:
     return parse(text, str(path), path.absolute().parent, kinds)
 
 
-def parse(text: str, file: str, folder: Path, kinds: Mapping[str, type[Kind]] = KINDS) -> Declaration:
+def parse(text: str, file: str, folder: Path, kinds: Mapping[str, type[PipelineKind]] = KINDS) -> Declaration:
     fields = Fields(file, "", _yaml(text, file))
     bus = bus_from(fields.mapping("bus"))
     origin = Origin(folder, bus)
@@ -68,7 +68,7 @@ def parse(text: str, file: str, folder: Path, kinds: Mapping[str, type[Kind]] = 
         fields.missing("pipelines", "a list of pipelines, each with name and kind")
     if len(told) > PIPELINES_PER_FILE:
         fields.refuse("pipelines", f"{len(told)} pipelines", f"at most {PIPELINES_PER_FILE}")
-    found: dict[str, Kind] = {}
+    found: dict[str, PipelineKind] = {}
     for each in told:
         made = _pipeline(each, origin, kinds, found)
         found[made.name] = made
@@ -76,7 +76,9 @@ def parse(text: str, file: str, folder: Path, kinds: Mapping[str, type[Kind]] = 
     return Declaration(file, checkpoints, spark, restart, tuple(found.values()))
 
 
-def _pipeline(fields: Fields, origin: Origin, kinds: Mapping[str, type[Kind]], others: Mapping[str, Kind]) -> Kind:
+def _pipeline(
+    fields: Fields, origin: Origin, kinds: Mapping[str, type[PipelineKind]], others: Mapping[str, PipelineKind]
+) -> PipelineKind:
     name = fields.text("name", allowed=_NAME_RULE)
     good = len(name) <= PIPELINE_NAME_CHARACTERS and _NAME.fullmatch(name)
     if not good or any(name.lower() == other.lower() for other in others):

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from polybus.errors import ConfigError
-from polybus.pipelines.lake import Batch, Lake
+from polybus.pipelines.lake import Lake, LakeBatch
 from polybus.pipelines.layout import levels_in
 from polybus.pipelines.manifests import LakeFile, move
 
@@ -39,7 +39,7 @@ class DeltaLake(Lake):
                 return str(told.get(_ENDS, ""))
         return ""
 
-    def commit(self, batch: Batch, files: list[LakeFile], schema: Any) -> None:
+    def commit(self, batch: LakeBatch, files: list[LakeFile], schema: Any) -> None:
         """Data files are put in place first: the log alone makes them count."""
         from deltalake.transaction import AddAction, CommitProperties, Transaction
 

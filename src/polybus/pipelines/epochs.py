@@ -14,7 +14,7 @@ from urllib.parse import quote
 from polybus.errors import EntityNotFound
 from polybus.pipelines.places import EntityReference
 from polybus.spark.options import sink_options
-from polybus.spark.transport import Transport
+from polybus.spark.transport import BulkTransport
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -76,7 +76,7 @@ def send_epoch(frame: DataFrame, target: EntityReference, epoch: Epoch) -> bool:
 
 def last_epoch(target: EntityReference, producer: str, run: str) -> int:
     """The last epoch of the run that the bus has published, -1 where there is none."""
-    transport = Transport(target.bus.connection(), _RETRY_SECONDS)
+    transport = BulkTransport(target.bus.connection(), _RETRY_SECONDS)
     path = f"/$polybus/entities/{quote(target.entity, safe='')}/producers/{quote(producer, safe='')}"
     try:
         told = transport.json("GET", path)

@@ -22,7 +22,7 @@ STREAM: Final = "stream"
 
 
 @dataclass(frozen=True)
-class Journal:
+class CheckpointState:
     """What a query has in its checkpoint."""
 
     query: str
@@ -81,7 +81,7 @@ class Folder:
 
     # What is journaled
 
-    def journal(self) -> Journal | None:
+    def journal(self) -> CheckpointState | None:
         """What the pipeline's query has written down; None where it never ran."""
         stream = self.path / STREAM
         try:
@@ -90,7 +90,7 @@ class Folder:
             return None
         planned = _last(stream / "offsets")
         ends = _ends(stream / "offsets" / str(planned)) if planned >= 0 else []
-        return Journal(query, planned, _last(stream / "commits"), ends)
+        return CheckpointState(query, planned, _last(stream / "commits"), ends)
 
 
 def _last(folder: Path) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Report = Mapping[str, Any]
 
 
-class Handle(ABC):
+class RunHandle(ABC):
     @abstractmethod
     def ended(self) -> bool:
         """Whether the work is over, well or not."""
@@ -38,7 +38,7 @@ class Handle(ABC):
         return {}
 
 
-class StreamHandle(Handle):
+class StreamHandle(RunHandle):
     def __init__(self, query: StreamingQuery) -> None:
         self._query = query
         self._seen: tuple[int, str] = (-1, "")
@@ -68,7 +68,7 @@ def _key(progress: Any) -> tuple[int, str]:
     return progress["batchId"], progress["timestamp"]
 
 
-class JobHandle(Handle):
+class JobHandle(RunHandle):
     """A job in a thread of its own. `cancel` ends what Spark does for it, should it not end by itself."""
 
     def __init__(

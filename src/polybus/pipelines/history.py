@@ -58,7 +58,7 @@ class Run:
             self.figures = told.get("figures", {})
 
 
-class History:
+class RunHistory:
     def __init__(self, folder: Path) -> None:
         self._path = folder / _FILE
 

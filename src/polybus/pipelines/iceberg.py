@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from polybus.errors import ConfigError
 from polybus.limits import LAKE_COMMIT_TRIES
-from polybus.pipelines.lake import Batch, Lake
+from polybus.pipelines.lake import Lake, LakeBatch
 from polybus.pipelines.layout import Layout
 from polybus.pipelines.manifests import LakeFile, move
 
@@ -53,7 +53,7 @@ class IcebergLake(Lake):
         number, _, ends = ("-1" if table is None else table.properties.get(_property(query), "-1")).partition(" ")
         return number, ends
 
-    def commit(self, batch: Batch, files: list[LakeFile], schema: Any) -> None:
+    def commit(self, batch: LakeBatch, files: list[LakeFile], schema: Any) -> None:
         """Data files are put in place first: the snapshot alone makes them count."""
         staging = self.folder.staging(batch.id)
         for file in files:
@@ -61,7 +61,7 @@ class IcebergLake(Lake):
         self._add(batch, [str(self.root / file.path) for file in files], schema)
         shutil.rmtree(staging, ignore_errors=True)
 
-    def _add(self, batch: Batch, paths: list[str], schema: Any) -> None:
+    def _add(self, batch: LakeBatch, paths: list[str], schema: Any) -> None:
         """The batch as a snapshot, on top of whatever others commit meanwhile."""
         from pyiceberg.exceptions import CommitFailedException
 

@@ -86,7 +86,7 @@ class Context:
         return str(self.checkpoint / STREAM)
 
 
-class Kind(ABC):
+class PipelineKind(ABC):
     """One pipeline of the file."""
 
     kind: ClassVar[str]
@@ -113,7 +113,7 @@ class Kind(ABC):
         return self.kind
 
 
-class StreamKind(Kind):
+class StreamKind(PipelineKind):
     """A pipeline that is a streaming query."""
 
     recurring_ms: int | None = None
@@ -135,7 +135,7 @@ class StreamKind(Kind):
         return progress.line()
 
 
-class JobKind(Kind):
+class JobKind(PipelineKind):
     """A pipeline that is work with an end."""
 
     every_ms: int | None = None

@@ -18,7 +18,7 @@ from polybus.pipelines.manifests import LakeFile, Manifest, ManifestFolder
 
 
 @dataclass(frozen=True)
-class Batch:
+class LakeBatch:
     """A batch of a query."""
 
     query: str
@@ -47,7 +47,7 @@ class Lake(ABC):
         self.layout = layout
         self.folder = ManifestFolder(root)
 
-    def committed(self, batch: Batch) -> bool:
+    def committed(self, batch: LakeBatch) -> bool:
         """Whether this batch is in already; CheckpointBehind where another one of its number is, or a later one.
 
         Spark repeats only its last batch, and repeats it as it was. Anything else is a checkpoint that was put back
@@ -74,7 +74,7 @@ class Lake(ABC):
         """How far the last batch of a query read; empty where that is no longer known."""
 
     @abstractmethod
-    def commit(self, batch: Batch, files: list[LakeFile], schema: Any) -> None:
+    def commit(self, batch: LakeBatch, files: list[LakeFile], schema: Any) -> None:
         """Makes the staged files of a batch part of the table, for good."""
 
     def recover(self, query: str) -> None:
@@ -85,7 +85,7 @@ class Lake(ABC):
     def files(self) -> list[Path]:
         """The data files that are in now."""
 
-    def staged(self, batch: Batch, told: list[Any]) -> list[LakeFile]:
+    def staged(self, batch: LakeBatch, told: list[Any]) -> list[LakeFile]:
         """The files that tasks have told of, with the names that they will have."""
         return [
             LakeFile(
@@ -113,7 +113,7 @@ class ManifestLake(Lake):
         super().__init__(root, layout)
         self.suffix = suffix
 
-    def committed(self, batch: Batch) -> bool:
+    def committed(self, batch: LakeBatch) -> bool:
         found = super().committed(batch)
         if found:
             self.folder.recover(batch.id)
@@ -125,7 +125,7 @@ class ManifestLake(Lake):
     def ends(self, query: str, last: int) -> str:  # noqa: ARG002
         return self.folder.last(query, batch_prefix(query))[1]
 
-    def commit(self, batch: Batch, files: list[LakeFile], schema: Any) -> None:  # noqa: ARG002
+    def commit(self, batch: LakeBatch, files: list[LakeFile], schema: Any) -> None:  # noqa: ARG002
         known = {batch.query: (batch.number, batch.ends)}
         self.folder.commit(Manifest(batch.id, self.suffix, known, files))
 

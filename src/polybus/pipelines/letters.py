@@ -26,7 +26,7 @@ _COUNT: Final = f"coalesce(try_cast(properties['{REDRIVES}'] as int), 0)"
 
 
 @dataclass(frozen=True)
-class Selection:
+class LetterSelection:
     """Which letters, and what is repaired of them: `where` with `repairs`, or a query of one's own."""
 
     where: str | None
@@ -55,7 +55,7 @@ def reasons(letters: DataFrame) -> list[tuple[str, str, int]]:
     return sorted(((row[0], row[1], row[2]) for row in rows), key=lambda row: (-row[2], row[:2]))
 
 
-def chosen(session: SparkSession, letters: DataFrame, selection: Selection) -> DataFrame:
+def chosen(session: SparkSession, letters: DataFrame, selection: LetterSelection) -> DataFrame:
     """Number, destination where SQL gives one, origin, redrives so far, old and new value of each repaired column."""
     kept = letters
     if selection.max_redrives is not None:

@@ -19,7 +19,7 @@ class Page:
     """Serves until it is closed; `answers` maps a path to what is told there now."""
 
     def __init__(self, port: int, answers: dict[str, Callable[[], Answer]]) -> None:
-        class Handler(_Handler):
+        class Handler(_PageHandler):
             pass
 
         Handler.answers = answers
@@ -35,7 +35,7 @@ class Page:
         self._thread.join()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _PageHandler(BaseHTTPRequestHandler):
     answers: dict[str, Callable[[], Answer]] = {}
     timeout = 10
     server_version = "polybus"

@@ -13,8 +13,8 @@ from typing import Final
 
 from polybus.errors import ConfigError
 from polybus.pipelines.fields import Fields
-from polybus.spark.bus import Bus
-from polybus.spark.connection import Connection
+from polybus.spark.bus import BusClient
+from polybus.spark.connection import BusConnection
 from polybus.spark.options import sink_options, source_options
 
 FORMAT: Final = "servicebus"
@@ -32,7 +32,7 @@ class BusReference:
 
     options: dict[str, str] = field(repr=False)
 
-    def connection(self) -> Connection:
+    def connection(self) -> BusConnection:
         """The connection; VariableMissing where the reference leads nowhere."""
         text = self.options.get("connectionString")
         variable = self.options.get("connectionStringEnv", "")
@@ -42,7 +42,7 @@ class BusReference:
                 raise VariableMissing(
                     f"the environment variable {variable!r}, named by 'connectionStringEnv', is not set here"
                 )
-        return Connection(text, self.options.get("caFile"))
+        return BusConnection(text, self.options.get("caFile"))
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,9 @@ class EntityReference:
         read(self.options(**defaults))
         return []
 
-    def open(self, retry_seconds: float = 5) -> Bus:
+    def open(self, retry_seconds: float = 5) -> BusClient:
         """The bulk API of the entity; whoever opens it closes it."""
-        return Bus(self.bus.connection(), self.entity, retry_seconds)
+        return BusClient(self.bus.connection(), self.entity, retry_seconds)
 
 
 def bus_from(fields: Fields | None, default: BusReference | None = None) -> BusReference | None:

@@ -17,10 +17,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 from polybus.pipelines import letters
 from polybus.pipelines.fields import Fields
 from polybus.pipelines.kind import Context, JobKind, Origin
-from polybus.pipelines.letters import Selection
+from polybus.pipelines.letters import LetterSelection
 from polybus.pipelines.places import EntityReference, entity_from
 from polybus.pipelines.repairs import COLUMNS, PROPERTY, letter_of
-from polybus.pipelines.resubmitting import MOVED, OUTCOMES, PLANNED, REFUSED, Letter, Outcome, Pace, Resubmission
+from polybus.pipelines.resubmitting import (
+    MOVED,
+    OUTCOMES,
+    PLANNED,
+    REFUSED,
+    Letter,
+    Resubmission,
+    ResubmitOutcome,
+    SendRate,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -41,7 +50,7 @@ class RedriveKind(JobKind):
         name: str,
         origin: EntityReference,
         to: str,
-        selection: Selection,
+        selection: LetterSelection,
         rate: float | None,
         mode: str,
         table: Path | None,
@@ -90,7 +99,7 @@ class RedriveKind(JobKind):
         try:
             if not any(end.stable_end >= end.earliest for end in bus.log().ends if end.available):
                 return _figures(0, 0, Counter())
-            pace = Pace(self._rate, time.monotonic, context.stopping.wait)
+            pace = SendRate(self._rate, time.monotonic, context.stopping.wait)
             return self._redrive(session, context, Resubmission(bus, pace))
         finally:
             bus.close()
@@ -113,12 +122,12 @@ class RedriveKind(JobKind):
         return _figures(sum(row[2] for row in told), count, counted)
 
 
-def _selection(fields: Fields) -> Selection:
+def _selection(fields: Fields) -> LetterSelection:
     where, sql = fields.text("where", None, "a condition in SQL"), fields.text("sql", None, "a query over `letters`")
     repairs = {} if fields.raw("set") is None else _repairs(fields)
     if sql is not None and (where is not None or repairs):
         fields.refuse("sql", sql, "either sql, or where and set")
-    return Selection(where, repairs, sql, fields.number("maxRedrives", None, least=1, most=1_000_000))
+    return LetterSelection(where, repairs, sql, fields.number("maxRedrives", None, least=1, most=1_000_000))
 
 
 def _repairs(fields: Fields) -> dict[str, str]:
@@ -131,13 +140,13 @@ def _repairs(fields: Fields) -> dict[str, str]:
     return {name: inner.text(name, allowed="an expression in SQL") for name in inner.names()}
 
 
-def planned(going: Iterable[Letter]) -> Iterator[Outcome]:
+def planned(going: Iterable[Letter]) -> Iterator[ResubmitOutcome]:
     """What a dry run makes of letters."""
     for letter in going:
-        yield Outcome(letter, PLANNED if letter.fault is None else REFUSED, letter.fault)
+        yield ResubmitOutcome(letter, PLANNED if letter.fault is None else REFUSED, letter.fault)
 
 
-def write_outcomes(path: Path, outcomes: Iterable[Outcome]) -> Counter[str]:
+def write_outcomes(path: Path, outcomes: Iterable[ResubmitOutcome]) -> Counter[str]:
     """Writes what became of each letter, as far as a run came, and counts it."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -163,7 +172,7 @@ def write_outcomes(path: Path, outcomes: Iterable[Outcome]) -> Counter[str]:
     return counted
 
 
-def _chunks(outcomes: Iterable[Outcome]) -> Iterator[list[dict[str, Any]]]:
+def _chunks(outcomes: Iterable[ResubmitOutcome]) -> Iterator[list[dict[str, Any]]]:
     rows: list[dict[str, Any]] = []
     for each in outcomes:
         letter = each.letter

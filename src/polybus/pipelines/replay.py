@@ -25,7 +25,7 @@ from polybus.pipelines.fields import Fields
 from polybus.pipelines.kind import Context, JobKind, Origin
 from polybus.pipelines.lake_reading import lake_frame
 from polybus.pipelines.places import EntityReference, entity_from
-from polybus.pipelines.replay_plan import Pace, Plan, Step, read_plan, slot_us, steps
+from polybus.pipelines.replay_plan import Pace, Plan, ReplayStep, read_plan, slot_us, steps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,7 +38,7 @@ _TASK_ROWS: Final = 20_000
 
 
 @dataclass(frozen=True)
-class Choice:
+class ReplayChoice:
     """Which rows of the lake."""
 
     first: datetime | None
@@ -73,7 +73,7 @@ class ReplayKind(JobKind):
         place: LakePlace,
         target: EntityReference,
         run: str,
-        choice: Choice,
+        choice: ReplayChoice,
         speed: float,
         window_ms: int,
         step_rows: int,
@@ -186,11 +186,11 @@ class ReplayKind(JobKind):
             context.say(f"step {number + 1} of {len(plan.steps)}: {step.rows:,} rows")
         return sent
 
-    def _ahead_seconds(self, pace: Pace, step: Step) -> float:
+    def _ahead_seconds(self, pace: Pace, step: ReplayStep) -> float:
         """How long until a step is to be sent: a window before its first row is due, for its rows are scheduled."""
         return max((pace.due_us(step.first) - _now_us()) / 1e6 - self._window_ms / 1000, 0.0)
 
-    def _messages(self, rows: DataFrame, step: Step, pace: Pace | None) -> DataFrame:
+    def _messages(self, rows: DataFrame, step: ReplayStep, pace: Pace | None) -> DataFrame:
         """The rows of a step as messages; those of one key stay together and in order."""
         from pyspark.sql import functions as F  # noqa: N812
 
@@ -223,7 +223,7 @@ def _sendable(frame: DataFrame, keep_ids: bool) -> DataFrame:
     )
 
 
-def _choice(fields: Fields) -> Choice:
+def _choice(fields: Fields) -> ReplayChoice:
     between = fields.mapping("between")
     first = end = None
     if between is not None:
@@ -232,7 +232,7 @@ def _choice(fields: Fields) -> Choice:
             between.refuse("to", end.isoformat(), f"a time after {first.isoformat()}")
         between.close()
     keys = fields.texts("keys", ())
-    return Choice(first, end, keys, fields.text("where", None), fields.text("sql", None))
+    return ReplayChoice(first, end, keys, fields.text("where", None), fields.text("sql", None))
 
 
 def _now_us() -> int:

@@ -17,7 +17,7 @@ VERSION: Final = 1
 
 
 @dataclass(frozen=True)
-class Step:
+class ReplayStep:
     """Rows that were enqueued from one moment to another, in microseconds since 1970; the end is not included."""
 
     first: int
@@ -27,7 +27,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    steps: list[Step]
+    steps: list[ReplayStep]
     done: bool = False
 
     @property
@@ -51,7 +51,7 @@ def read_plan(path: Path) -> Plan | None:
         told = json.loads(path.read_text())
         if told["version"] != VERSION:
             raise ConfigError(f"{path}: is a plan of version {told['version']!r}; this is version {VERSION}")
-        return Plan([Step(*each) for each in told["steps"]], told["done"])
+        return Plan([ReplayStep(*each) for each in told["steps"]], told["done"])
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError):
@@ -63,14 +63,14 @@ def slot_us(speed: float, window_ms: int) -> int:
     return max(round(window_ms * 1000 * speed), 1) if speed else 1_000_000
 
 
-def steps(counts: list[tuple[int, int]], slot: int, speed: float, max_rows: int) -> list[Step]:
+def steps(counts: list[tuple[int, int]], slot: int, speed: float, max_rows: int) -> list[ReplayStep]:
     """Steps from the rows of each slot, in order of time: one for each, or several together where nothing waits."""
-    found: list[Step] = []
+    found: list[ReplayStep] = []
     for number, rows in sorted(counts):
-        step = Step(number * slot, (number + 1) * slot, rows)
+        step = ReplayStep(number * slot, (number + 1) * slot, rows)
         if not speed and found and found[-1].rows + rows <= max_rows:
             before = found.pop()
-            step = Step(before.first, step.end, before.rows + rows)
+            step = ReplayStep(before.first, step.end, before.rows + rows)
         found.append(step)
     return found
 

@@ -63,7 +63,7 @@ _STYLE: Final = """
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """Numbers under their headings. Columns of numbers are set to the right."""
 
     headings: Sequence[str]
@@ -90,7 +90,7 @@ class Section:
     heading: str
     text: str
     plot: str | None = None
-    table: Table | None = None
+    table: ReportTable | None = None
 
     def html(self) -> str:
         parts = [] if self.plot is None else [f"<figure>{self.plot}</figure>"]

@@ -39,7 +39,7 @@ class Letter:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ResubmitOutcome:
     letter: Letter
     what: str
     detail: str | None = None
@@ -51,7 +51,7 @@ class Mover(Protocol):
     def move(self, body: dict[str, Any]) -> dict[str, list[int]]: ...
 
 
-class Pace:
+class SendRate:
     """So many letters a second, and no more than one second's worth at once."""
 
     def __init__(self, rate: float | None, now: Callable[[], float], wait: Callable[[float], bool]) -> None:
@@ -105,22 +105,24 @@ def _by_destination(letters: list[Letter]) -> Iterator[list[Letter]]:
 class Resubmission:
     """Moves letters; those that stay where they are come out with the reason."""
 
-    def __init__(self, bus: Mover, pace: Pace) -> None:
+    def __init__(self, bus: Mover, pace: SendRate) -> None:
         self._bus = bus
         self._pace = pace
         self._silences = 0
 
-    def run(self, letters: Iterable[Letter]) -> Iterator[Outcome]:
+    def run(self, letters: Iterable[Letter]) -> Iterator[ResubmitOutcome]:
         """Ends early where everything is to end; what has no outcome then was not touched."""
         for batch in batches(letters, self._pace.burst):
             going = [letter for letter in batch if letter.fault is None]
-            yield from (Outcome(letter, REFUSED, letter.fault) for letter in batch if letter.fault is not None)
+            yield from (
+                ResubmitOutcome(letter, REFUSED, letter.fault) for letter in batch if letter.fault is not None
+            )
             if going:
                 if not self._pace.take(len(going)):
                     return
                 yield from self._move(going)
 
-    def _move(self, letters: list[Letter]) -> list[Outcome]:
+    def _move(self, letters: list[Letter]) -> list[ResubmitOutcome]:
         """One request; more where the bus refuses, to find the letter that it is about."""
         try:
             told = self._bus.move(_request(letters))
@@ -130,29 +132,29 @@ class Resubmission:
             return self._unreachable(letters, str(error))
         except BusError as error:
             if len(letters) == 1 or isinstance(error, EntityNotFound):
-                return [Outcome(letter, REFUSED, str(error)) for letter in letters]
+                return [ResubmitOutcome(letter, REFUSED, str(error)) for letter in letters]
             middle = len(letters) // 2
             return self._move(letters[:middle]) + self._move(letters[middle:])
         self._silences = 0
         return self._told(letters, told)
 
-    def _told(self, letters: list[Letter], told: dict[str, list[int]]) -> list[Outcome]:
+    def _told(self, letters: list[Letter], told: dict[str, list[int]]) -> list[ResubmitOutcome]:
         found = {number: what for what in (MOVED, MISSING, LOCKED) for number in told[what]}
-        outcomes = [Outcome(letter, found[letter.number]) for letter in letters if letter.number in found]
+        outcomes = [ResubmitOutcome(letter, found[letter.number]) for letter in letters if letter.number in found]
         # Where some were moved, the bus tells partitions that failed only by number: asked alone, they say why.
         left = [letter for letter in letters if letter.number not in found]
         return outcomes + (self._move(left) if left and len(left) < len(letters) else [_lost(each) for each in left])
 
-    def _unreachable(self, letters: list[Letter], why: str) -> list[Outcome]:
+    def _unreachable(self, letters: list[Letter], why: str) -> list[ResubmitOutcome]:
         """A store may be away for a while, and others go on; a bus that stays silent ends the run."""
         self._silences += 1
         if self._silences >= REDRIVE_SILENCES:
             raise ServerBusy(why)
-        return [Outcome(letter, UNREACHABLE, why) for letter in letters]
+        return [ResubmitOutcome(letter, UNREACHABLE, why) for letter in letters]
 
 
-def _lost(letter: Letter) -> Outcome:
-    return Outcome(letter, UNREACHABLE, "its partition cannot be reached now")
+def _lost(letter: Letter) -> ResubmitOutcome:
+    return ResubmitOutcome(letter, UNREACHABLE, "its partition cannot be reached now")
 
 
 def _request(letters: list[Letter]) -> dict[str, Any]:

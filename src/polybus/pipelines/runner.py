@@ -17,8 +17,8 @@ from polybus.errors import ConfigError, PolybusError
 from polybus.limits import PIPELINE_POLL_SECONDS
 from polybus.pipelines.declaration import Declaration
 from polybus.pipelines.folders import Folder
-from polybus.pipelines.handles import Handle, JobHandle, StreamHandle
-from polybus.pipelines.kind import Context, JobKind, Kind, StreamKind
+from polybus.pipelines.handles import JobHandle, RunHandle, StreamHandle
+from polybus.pipelines.kind import Context, JobKind, PipelineKind, StreamKind
 from polybus.pipelines.metrics import Metrics
 from polybus.pipelines.supervised import OVER, Phase, Supervised
 from polybus.spark.secrets import one_line
@@ -80,7 +80,7 @@ class Runner:
         for folder in self._folders:
             folder.leave()
 
-    def _supervise(self, kind: Kind) -> Supervised:
+    def _supervise(self, kind: PipelineKind) -> Supervised:
         folder = Folder(self._declaration.checkpoints / kind.name)
         folder.hold(self._address)
         self._folders.append(folder)
@@ -92,7 +92,7 @@ class Runner:
         context = Context(folder.path, self._once, say, self.metrics, self.stopping, ends=self._once or recurring)
         return Supervised(kind, context, lambda: self._launch(kind, context), self._declaration.restart, self._rng)
 
-    def _launch(self, kind: Kind, context: Context) -> Handle:
+    def _launch(self, kind: PipelineKind, context: Context) -> RunHandle:
         """Starts a pipeline in a pool of its own, so that a large batch of one does not hold up the others."""
         if isinstance(kind, StreamKind):
             self._pool(kind.name)

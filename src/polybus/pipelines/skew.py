@@ -21,7 +21,7 @@ from polybus.pipelines.places import EntityReference, entity_from
 from polybus.pipelines.reports import remove_older, time_text, write_page
 from polybus.pipelines.skew_page import Lag, Skew
 from polybus.pipelines.traffic import HotKey, KeyBucket, Loads, PartitionLoad, spread_batches, what_if
-from polybus.spark.bus import Bus
+from polybus.spark.bus import BusClient
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -214,7 +214,7 @@ def _spread(keys: DataFrame, counts: Sequence[int]) -> Loads:
     return {(row["partitions"], row["partition"]): row["sum(messages)"] for row in rows}
 
 
-def lags_of(bus: Bus, own: str) -> list[Lag]:
+def lags_of(bus: BusClient, own: str) -> list[Lag]:
     """What waits in each partition, for receivers and for the cursors of others."""
     ends = bus.log().ends
     waiting = _waiting(bus)
@@ -235,7 +235,7 @@ def lags_of(bus: Bus, own: str) -> list[Lag]:
     ]
 
 
-def _waiting(bus: Bus) -> dict[int, int]:
+def _waiting(bus: BusClient) -> dict[int, int]:
     """Active messages by partition; only a key that may manage is told."""
     try:
         return {each["index"]: each["counts"]["active"] for each in bus.partitions()}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from polybus.pipelines import charts
-from polybus.pipelines.reports import Cell, Section, Table, page
+from polybus.pipelines.reports import Cell, ReportTable, Section, page
 from polybus.pipelines.traffic import HotKey, KeyBucket, PartitionLoad, WhatIf, advice, imbalance
 
 
@@ -63,7 +63,7 @@ class Skew:
             f"The fullest partition has {self.imbalance:.2f} times the mean (the broken line); 1.00 is even."
             f" Messages without a key, which go to the partitions in turn: {self.keyless:,}.",
             charts.bars("Messages by partition", names, [load.messages for load in loads], mark=mean),
-            Table(["partition", "messages", "%", "keys", "bytes"], rows),
+            ReportTable(["partition", "messages", "%", "keys", "bytes"], rows),
         )
 
     def _hot(self) -> Section:
@@ -75,7 +75,7 @@ class Skew:
             "Hot keys",
             "Session ids and partition keys with the most messages.",
             charts.rows("Messages by key", [hot.key for hot in self.hot], [hot.messages for hot in self.hot]),
-            Table(["key", "partition", "messages", "%", "bytes"], rows),
+            ReportTable(["key", "partition", "messages", "%", "bytes"], rows),
         )
 
     def _keys(self) -> Section:
@@ -88,7 +88,7 @@ class Skew:
             "Keys by their number of messages",
             f"{sum(bucket.keys for bucket in self.buckets):,} keys.",
             charts.bars("Keys by number of messages", names, [bucket.keys for bucket in self.buckets]),
-            Table(["messages of a key", "keys", "messages", "%"], rows),
+            ReportTable(["messages of a key", "keys", "messages", "%"], rows),
         )
 
     def _lag(self) -> Section:
@@ -103,7 +103,7 @@ class Skew:
             charts.bars(
                 "Waiting messages by partition", [name for name, _ in known], [waiting for _, waiting in known]
             ),
-            Table(["partition", "waiting", *cursors], rows),
+            ReportTable(["partition", "waiting", *cursors], rows),
         )
 
     def _what_if(self) -> Section:
@@ -125,7 +125,7 @@ class Skew:
                 [line.imbalance for line in self.lines],
                 mark=1.0,
             ),
-            Table(["partitions", "fullest", "times the mean", "hottest key alone", "empty"], rows),
+            ReportTable(["partitions", "fullest", "times the mean", "hottest key alone", "empty"], rows),
         )
 
 

@@ -19,8 +19,8 @@ from polybus.pipelines.fields import Fields, duration_text
 from polybus.pipelines.kind import Context, JobKind, Origin
 from polybus.pipelines.places import EntityReference, entity_from
 from polybus.pipelines.reports import remove_older, time_text, write_page
-from polybus.pipelines.sla_page import LATENCIES, Sla, Targets, Window, filled
-from polybus.spark.bus import Bus, LogState
+from polybus.pipelines.sla_page import LATENCIES, Sla, SlaWindow, Targets, filled
+from polybus.spark.bus import BusClient, LogState
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -101,7 +101,7 @@ class SlaKind(JobKind):
         write_page(self._folder / PAGE, sla.html())
         return {**figures, **_last(sla)}
 
-    def _ask_for_events(self, bus: Bus, log: LogState) -> None:
+    def _ask_for_events(self, bus: BusClient, log: LogState) -> None:
         partition = next((end.index for end in log.ends if end.available), 0)
         if bus.events(partition, 1, 1)["enabled"]:
             return
@@ -203,11 +203,11 @@ def _aggregated(shown: DataFrame) -> DataFrame:
     )
 
 
-def _window(row: Row) -> Window:
+def _window(row: Row) -> SlaWindow:
     latency: dict[str, float] = {}
     if row["percentiles"]:
         latency = dict(zip(LATENCIES, [*row["percentiles"], row["longest"]], strict=True))
-    return Window(
+    return SlaWindow(
         start=datetime.fromtimestamp(row["start"] / 1000, UTC),
         enqueued=row["enqueued"],
         completed=row["completed"],

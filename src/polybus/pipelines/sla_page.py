@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from polybus.pipelines import charts
 from polybus.pipelines.charts import Series
 from polybus.pipelines.fields import duration_text
-from polybus.pipelines.reports import Cell, Section, Table, page
+from polybus.pipelines.reports import Cell, ReportTable, Section, page
 
 LATENCIES = ("p50", "p95", "p99", "max")
 _WINDOW = "window (UTC)"
@@ -30,7 +30,7 @@ class Targets:
 
 
 @dataclass(frozen=True)
-class Window:
+class SlaWindow:
     """What happened between a time and the next."""
 
     start: datetime
@@ -58,7 +58,7 @@ class Window:
         return late + (["dead letters"] if rate is not None and most is not None and rate > most else [])
 
 
-def filled(windows: Sequence[Window], length_ms: int, most: int) -> list[Window]:
+def filled(windows: Sequence[SlaWindow], length_ms: int, most: int) -> list[SlaWindow]:
     """The newest windows without gaps: a window in which nothing happened is one as well."""
     if not windows:
         return []
@@ -66,7 +66,7 @@ def filled(windows: Sequence[Window], length_ms: int, most: int) -> list[Window]
     last, step = max(known), timedelta(milliseconds=length_ms)
     count = min((last - min(known)) // step + 1, most)
     starts = [last - step * back for back in range(count - 1, -1, -1)]
-    return [known.get(start, Window(start)) for start in starts]
+    return [known.get(start, SlaWindow(start)) for start in starts]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class Sla:
 
     entity: str
     when: str
-    windows: Sequence[Window]
+    windows: Sequence[SlaWindow]
     deliveries: Sequence[tuple[int, int]]
     """How often delivered, and how many messages."""
     reasons: Sequence[tuple[str, int]]
@@ -109,10 +109,10 @@ class Sla:
             "Latency",
             f"From enqueue to completion. {self._promise()}",
             charts.lines("Latency by window (UTC), ms", names, series),
-            Table([_WINDOW, "completed", *(f"{each}, ms" for each in LATENCIES), "broken"], rows[::-1]),
+            ReportTable([_WINDOW, "completed", *(f"{each}, ms" for each in LATENCIES), "broken"], rows[::-1]),
         )
 
-    def _verdict(self, window: Window) -> str:
+    def _verdict(self, window: SlaWindow) -> str:
         return ", ".join(window.broken(self.targets))
 
     def _promise(self) -> str:
@@ -138,7 +138,7 @@ class Sla:
             "Flow",
             "Messages that came, that were completed, and deliveries that were abandoned or whose lock expired.",
             charts.lines("Messages by window (UTC)", names, series),
-            Table([_WINDOW, "enqueued", "completed", "dead", "expired", "returned"], rows[::-1]),
+            ReportTable([_WINDOW, "enqueued", "completed", "dead", "expired", "returned"], rows[::-1]),
         )
 
     def _dead(self) -> Section:
@@ -152,7 +152,7 @@ class Sla:
             "Dead letters",
             f"Of what ended in a window, the part that died, in percent. In all {died:,} of {ended:,}.",
             charts.lines("Dead letters by window (UTC), %", names, [Series("dead letters, %", rates)]),
-            Table(["reason", "messages"], [[reason, count] for reason, count in self.reasons]),
+            ReportTable(["reason", "messages"], [[reason, count] for reason, count in self.reasons]),
         )
 
     def _deliveries(self) -> Section:
@@ -161,5 +161,5 @@ class Sla:
             "Deliveries",
             "How often a message had to be delivered until it was completed.",
             charts.bars("Messages by number of deliveries", names, [count for _, count in self.deliveries]),
-            Table(["deliveries", "messages"], [[times, count] for times, count in self.deliveries]),
+            ReportTable(["deliveries", "messages"], [[times, count] for times, count in self.deliveries]),
         )

@@ -7,9 +7,9 @@ import json
 from typing import Any, Final
 
 from polybus.pipelines.declaration import Declaration
-from polybus.pipelines.folders import Folder, Journal
-from polybus.pipelines.history import History
-from polybus.pipelines.kind import Kind
+from polybus.pipelines.folders import CheckpointState, Folder
+from polybus.pipelines.history import RunHistory
+from polybus.pipelines.kind import PipelineKind
 
 _ASK_SECONDS: Final = 5
 
@@ -26,7 +26,7 @@ def pipeline_states(declaration: Declaration) -> list[dict[str, Any]]:
     return found
 
 
-def _state(kind: Kind, folder: Folder, address: str | None, told: dict[str, Any]) -> dict[str, Any]:
+def _state(kind: PipelineKind, folder: Folder, address: str | None, told: dict[str, Any]) -> dict[str, Any]:
     own = {"name": kind.name, "kind": kind.kind, "what": kind.describe()}
     if address is not None:
         return {**own, "state": "running", **told.get(kind.name, {}), "runner": address}
@@ -38,21 +38,21 @@ def pipeline_runs(declaration: Declaration) -> list[dict[str, Any]]:
     found = []
     for kind in declaration.pipelines:
         folder = Folder(declaration.checkpoints / kind.name)
-        running, runs = folder.runner() is not None, History(folder.path).runs()
+        running, runs = folder.runner() is not None, RunHistory(folder.path).runs()
         found += [{"name": kind.name, **run.record(running and run is runs[-1])} for run in runs]
     return found
 
 
 def _from_history(folder: Folder) -> dict[str, Any]:
     """What the last run of a pipeline that does not run has done."""
-    runs = History(folder.path).runs()
+    runs = RunHistory(folder.path).runs()
     if not runs:
         return {}
     told = runs[-1].record(running=False)
     return {name: value for name, value in told.items() if value is not None and name != "batches"}
 
 
-def _from_journal(journal: Journal | None) -> dict[str, Any]:
+def _from_journal(journal: CheckpointState | None) -> dict[str, Any]:
     if journal is None:
         return {"state": "not running"}
     state = "not running" if journal.planned == journal.done else "not running, with a batch to repeat"

@@ -1,6 +1,6 @@
 """One pipeline under the runner's care: when it is started, what its batches say, when it is started again.
 
-A state machine that is stepped with the time. What it starts is a `Handle`; it knows neither Spark nor threads.
+A state machine that is stepped with the time. What it starts is a `RunHandle`; it knows neither Spark nor threads.
 
 The moves are those of `MOVES`, which docs/architecture.md shows as a picture.
 """
@@ -16,9 +16,9 @@ from typing import Final
 from polybus.limits import PIPELINE_DUE_MS
 from polybus.pipelines.backoff import Restart, pause_ms
 from polybus.pipelines.fields import duration_text
-from polybus.pipelines.handles import Handle
-from polybus.pipelines.history import History
-from polybus.pipelines.kind import Context, JobKind, Kind, StreamKind
+from polybus.pipelines.handles import RunHandle
+from polybus.pipelines.history import RunHistory
+from polybus.pipelines.kind import Context, JobKind, PipelineKind, StreamKind
 from polybus.pipelines.progress import Progress, progress_from
 from polybus.spark.secrets import one_line
 
@@ -51,7 +51,12 @@ MOVES: Final[dict[tuple[Phase, str], Phase]] = {
 
 class Supervised:
     def __init__(
-        self, kind: Kind, context: Context, launch: Callable[[], Handle], restart: Restart, rng: random.Random
+        self,
+        kind: PipelineKind,
+        context: Context,
+        launch: Callable[[], RunHandle],
+        restart: Restart,
+        rng: random.Random,
     ) -> None:
         self.kind = kind
         self.context = context
@@ -60,11 +65,11 @@ class Supervised:
         self.restarts = 0
         self.error: str | None = None
         self.progress: Progress | None = None
-        self.history = History(context.checkpoint)
+        self.history = RunHistory(context.checkpoint)
         self._launch = launch
         self._restart = restart
         self._rng = rng
-        self._handle: Handle | None = None
+        self._handle: RunHandle | None = None
         self._due_ms = 0
         self._asked_ms = 0
         self._started_ms = 0
@@ -148,7 +153,7 @@ class Supervised:
         kind = self.kind
         return isinstance(kind, StreamKind) and kind.recurring_ms is None and not self.context.once
 
-    def _ended_well(self, handle: Handle, now_ms: int) -> None:
+    def _ended_well(self, handle: RunHandle, now_ms: int) -> None:
         self.failures, self.error = 0, None
         figures = handle.figures()
         self.history.end(figures=dict(figures))
@@ -186,7 +191,7 @@ class Supervised:
 
     # Telling
 
-    def _tell(self, handle: Handle) -> None:
+    def _tell(self, handle: RunHandle) -> None:
         for report in handle.reports():
             self._batch(progress_from(self.kind.name, report))
 

@@ -5,7 +5,7 @@ Knows messages only through `MessageView`, and nothing of brokers, stores or pro
 
 from __future__ import annotations
 
-from polybus.rules.actions import REMOVED, Change, Removed, SqlAction
+from polybus.rules.actions import REMOVED, PropertyChange, RemovedValue, SqlAction
 from polybus.rules.evaluation import IdSource
 from polybus.rules.failure import RuleEvaluationError
 from polybus.rules.filters import CorrelationFilter, FalseFilter, Filter, SqlFilter, TrueFilter
@@ -16,14 +16,14 @@ from polybus.rules.view import MessageView
 
 __all__ = [
     "REMOVED",
-    "Change",
     "Copy",
     "CorrelationFilter",
     "FalseFilter",
     "Filter",
     "IdSource",
     "MessageView",
-    "Removed",
+    "PropertyChange",
+    "RemovedValue",
     "Rule",
     "RuleEvaluationError",
     "SqlAction",

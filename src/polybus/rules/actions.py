@@ -16,7 +16,7 @@ from polybus.rules.convert import converted
 from polybus.rules.evaluation import Evaluation, IdSource, no_ids
 from polybus.rules.failure import action_failed, out_of_range
 from polybus.rules.filters import same_values
-from polybus.rules.nodes import Node
+from polybus.rules.nodes import SyntaxNode
 from polybus.rules.statements import parse_action
 from polybus.rules.values import Value, checked_all, identity
 from polybus.rules.view import KEY_PROPERTIES, SETTABLE_PROPERTIES, MessageView
@@ -24,32 +24,32 @@ from polybus.rules.view import KEY_PROPERTIES, SETTABLE_PROPERTIES, MessageView
 Scope: TypeAlias = Literal["sys", "user"]
 
 
-class Removed:
+class RemovedValue:
     """The type of `REMOVED`, what a change holds for a property that is taken away."""
 
     def __repr__(self) -> str:
         return "REMOVED"
 
 
-REMOVED: Final = Removed()
+REMOVED: Final = RemovedValue()
 
 
-class Change:
+class PropertyChange:
     """One property of the copy. `name` is canonical in the scope sys, as the message spells it in user."""
 
-    def __init__(self, scope: Scope, name: str, value: Value | Removed) -> None:
+    def __init__(self, scope: Scope, name: str, value: Value | RemovedValue) -> None:
         self.scope = scope
         self.name = name
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Change) and self._key() == other._key()
+        return isinstance(other, PropertyChange) and self._key() == other._key()
 
     def __hash__(self) -> int:
         return hash(self._key())
 
     def _key(self) -> tuple[str, str, tuple[str, str]]:
-        value = ("", "") if isinstance(self.value, Removed) else identity(self.value)
+        value = ("", "") if isinstance(self.value, RemovedValue) else identity(self.value)
         return self.scope, self.name, value
 
     def __repr__(self) -> str:
@@ -62,13 +62,13 @@ class SqlAction:
     def __init__(self, expression: str, parameters: Mapping[str, object] | None = None) -> None:
         self.expression = expression
         self.parameters = checked_all(parameters or {}, "The parameter")
-        self._steps = [_Step(statement) for statement in parse_action(expression, self.parameters)]
+        self._steps = [_ActionStep(statement) for statement in parse_action(expression, self.parameters)]
 
     @property
     def text(self) -> str:
         return self.expression
 
-    def apply(self, view: MessageView, ids: IdSource = no_ids) -> list[Change]:
+    def apply(self, view: MessageView, ids: IdSource = no_ids) -> list[PropertyChange]:
         """The changes, one for each property that was set or removed; RuleEvaluationError if one fails."""
         draft = _Draft(view)
         for step in self._steps:
@@ -96,7 +96,7 @@ class _Draft:
         self._view = view
         self._user = dict(view.user())
         self._system: dict[str, Value] = {}
-        self.changes: dict[tuple[Scope, str], Change] = {}
+        self.changes: dict[tuple[Scope, str], PropertyChange] = {}
 
     def system(self, name: str) -> Value:
         return self._system[name] if name in self._system else self._view.system(name)
@@ -107,24 +107,24 @@ class _Draft:
     def change_system(self, name: str, value: Value) -> None:
         """None removes it: an unset system property and one that is null are the same on the wire."""
         self._system[name] = value
-        self.changes["sys", name] = Change("sys", name, REMOVED if value is None else value)
+        self.changes["sys", name] = PropertyChange("sys", name, REMOVED if value is None else value)
 
     def set_user(self, name: str, value: Value) -> None:
         self._user[name] = value
-        self.changes["user", name] = Change("user", name, value)
+        self.changes["user", name] = PropertyChange("user", name, value)
 
     def remove_user(self, name: str) -> None:
         del self._user[name]
-        self.changes["user", name] = Change("user", name, REMOVED)
+        self.changes["user", name] = PropertyChange("user", name, REMOVED)
 
 
-class _Step:
+class _ActionStep:
     """One statement, compiled; without a value it is REMOVE."""
 
     def __init__(self, statement: tree.Statement) -> None:
         self._system = statement.target.system
         self._name = statement.target.name
-        self._value: Node | None = None
+        self._value: SyntaxNode | None = None
         self._nulls = False
         if isinstance(statement, tree.Set):
             self._value = compile_expression(statement.value, ignore_case=False)

@@ -27,10 +27,10 @@ from polybus.rules.nodes import (
     LikePatternNode,
     NamedNode,
     NewIdNode,
-    Node,
     NotNode,
     OrNode,
     SignedNode,
+    SyntaxNode,
     SystemNode,
     UserNode,
 )
@@ -39,12 +39,12 @@ from polybus.rules.values import MIRRORED, Value
 _SELF_ORDERED: Final = (int, float, str)
 
 
-def compile_predicate(parsed: tree.Predicate, ignore_case: bool) -> Node:
+def compile_predicate(parsed: tree.Predicate, ignore_case: bool) -> SyntaxNode:
     """A node whose value is True, False or None."""
     return _Compiler(ignore_case).predicate(parsed)
 
 
-def compile_expression(parsed: tree.Expression, ignore_case: bool) -> Node:
+def compile_expression(parsed: tree.Expression, ignore_case: bool) -> SyntaxNode:
     return _Compiler(ignore_case).expression(parsed)
 
 
@@ -52,7 +52,7 @@ class _Compiler:
     def __init__(self, ignore_case: bool) -> None:
         self._ignore_case = ignore_case
 
-    def predicate(self, parsed: tree.Predicate) -> Node:
+    def predicate(self, parsed: tree.Predicate) -> SyntaxNode:
         if isinstance(parsed, tree.Logic):
             operands = [self.predicate(operand) for operand in parsed.operands]
             node = AndNode(operands) if parsed.keyword == "AND" else OrNode(operands)
@@ -73,7 +73,7 @@ class _Compiler:
         operand = self.expression(parsed)
         return _folded(BooleanNode(operand), [operand])
 
-    def expression(self, parsed: tree.Expression) -> Node:
+    def expression(self, parsed: tree.Expression) -> SyntaxNode:
         if isinstance(parsed, tree.Constant):
             return ConstantNode(parsed.value)
         if isinstance(parsed, tree.Property):
@@ -89,13 +89,13 @@ class _Compiler:
         steps = [(sign, self.expression(operand)) for sign, operand in parsed.steps]
         return _folded(ArithmeticNode(first, steps), [first, *(operand for _, operand in steps)])
 
-    def _call(self, parsed: tree.PropertyCall) -> Node:
+    def _call(self, parsed: tree.PropertyCall) -> SyntaxNode:
         name = self.expression(parsed.argument)
         if isinstance(name, ConstantNode) and isinstance(name.value, str):
             return UserNode(name.value)
         return NamedNode(name)
 
-    def _comparison(self, parsed: tree.Comparison) -> Node:
+    def _comparison(self, parsed: tree.Comparison) -> SyntaxNode:
         left = self.expression(parsed.left)
         right = self.expression(parsed.right)
         if isinstance(left, UserNode) and isinstance(right, ConstantNode):
@@ -104,14 +104,14 @@ class _Compiler:
             return self._compared(MIRRORED[parsed.sign], right, left)
         return _folded(CompareNode(parsed.sign, left, right, self._ignore_case), [left, right])
 
-    def _compared(self, sign: str, user: UserNode, constant: ConstantNode) -> Node:
+    def _compared(self, sign: str, user: UserNode, constant: ConstantNode) -> SyntaxNode:
         value = constant.value
         folding = self._ignore_case and isinstance(value, str)
         if isinstance(value, _SELF_ORDERED) and not isinstance(value, bool) and not folding:
             return CompareUserNode(sign, user.name, value)
         return CompareNode(sign, user, constant, self._ignore_case)
 
-    def _membership(self, parsed: tree.Membership) -> Node:
+    def _membership(self, parsed: tree.Membership) -> SyntaxNode:
         operand = self.expression(parsed.operand)
         choices = [self.expression(choice) for choice in parsed.choices]
         texts = [choice.value for choice in choices if isinstance(choice, ConstantNode)]
@@ -120,7 +120,7 @@ class _Compiler:
             return _folded(InStringsNode(operand, frozenset(strings)), [operand])
         return _folded(InNode(operand, choices, self._ignore_case), [operand, *choices])
 
-    def _like(self, parsed: tree.Like) -> Node:
+    def _like(self, parsed: tree.Like) -> SyntaxNode:
         operand = self.expression(parsed.operand)
         pattern = self.expression(parsed.pattern)
         escape = None if parsed.escape is None else self.expression(parsed.escape)
@@ -136,14 +136,14 @@ def _is_short(pattern: Value) -> bool:
     return isinstance(pattern, str) and len(pattern) <= RULE_TEXT_CHARACTERS
 
 
-def _character(node: Node) -> str | None:
+def _character(node: SyntaxNode) -> str | None:
     """The constant that is an escape character; None where it is to be found out, or wrong, on a message."""
     if isinstance(node, ConstantNode) and isinstance(node.value, str) and len(node.value) == 1:
         return node.value
     return None
 
 
-def _folded(node: Node, operands: list[Node]) -> Node:
+def _folded(node: SyntaxNode, operands: list[SyntaxNode]) -> SyntaxNode:
     """The node itself, or its value where all its operands are constants."""
     if not all(isinstance(operand, ConstantNode) for operand in operands):
         return node

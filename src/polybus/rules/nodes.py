@@ -15,7 +15,7 @@ from polybus.rules.like import LikePattern
 from polybus.rules.values import TESTS, Value, compare
 
 
-class Node:
+class SyntaxNode:
     def evaluate(self, message: Evaluation) -> Value:
         raise NotImplementedError
 
@@ -23,7 +23,7 @@ class Node:
         return self.evaluate(message) is True
 
 
-class ConstantNode(Node):
+class ConstantNode(SyntaxNode):
     def __init__(self, value: Value) -> None:
         self.value = value
 
@@ -31,7 +31,7 @@ class ConstantNode(Node):
         return self.value
 
 
-class SystemNode(Node):
+class SystemNode(SyntaxNode):
     def __init__(self, name: str) -> None:
         self.name = name
 
@@ -39,7 +39,7 @@ class SystemNode(Node):
         return message.system(self.name)
 
 
-class UserNode(Node):
+class UserNode(SyntaxNode):
     def __init__(self, name: str) -> None:
         self.name = name
 
@@ -48,10 +48,10 @@ class UserNode(Node):
         return names[self.name] if self.name in names else message.find(self.name)
 
 
-class NamedNode(Node):
+class NamedNode(SyntaxNode):
     """`property(expr)`; a name that is no string is unknown, and so is its property."""
 
-    def __init__(self, name: Node) -> None:
+    def __init__(self, name: SyntaxNode) -> None:
         self.name = name
 
     def evaluate(self, message: Evaluation) -> Value:
@@ -63,13 +63,13 @@ class NamedNode(Node):
         return message.exact_name(name) if isinstance(name, str) else None
 
 
-class NewIdNode(Node):
+class NewIdNode(SyntaxNode):
     def evaluate(self, message: Evaluation) -> Value:
         return message.ids()
 
 
-class SignedNode(Node):
-    def __init__(self, sign: str, operand: Node) -> None:
+class SignedNode(SyntaxNode):
+    def __init__(self, sign: str, operand: SyntaxNode) -> None:
         self.sign = sign
         self.operand = operand
 
@@ -77,8 +77,8 @@ class SignedNode(Node):
         return signed(self.sign, self.operand.evaluate(message))
 
 
-class ArithmeticNode(Node):
-    def __init__(self, first: Node, steps: list[tuple[str, Node]]) -> None:
+class ArithmeticNode(SyntaxNode):
+    def __init__(self, first: SyntaxNode, steps: list[tuple[str, SyntaxNode]]) -> None:
         self.first = first
         self.steps = steps
 
@@ -89,10 +89,10 @@ class ArithmeticNode(Node):
         return result
 
 
-class BooleanNode(Node):
+class BooleanNode(SyntaxNode):
     """An expression in the place of a condition: unknown unless it is boolean."""
 
-    def __init__(self, operand: Node) -> None:
+    def __init__(self, operand: SyntaxNode) -> None:
         self.operand = operand
 
     def evaluate(self, message: Evaluation) -> Value:
@@ -100,8 +100,8 @@ class BooleanNode(Node):
         return value if isinstance(value, bool) else None
 
 
-class CompareNode(Node):
-    def __init__(self, sign: str, left: Node, right: Node, ignore_case: bool) -> None:
+class CompareNode(SyntaxNode):
+    def __init__(self, sign: str, left: SyntaxNode, right: SyntaxNode, ignore_case: bool) -> None:
         self.sign = sign
         self.left = left
         self.right = right
@@ -112,7 +112,7 @@ class CompareNode(Node):
         return compare(self.sign, left, self.right.evaluate(message), self.ignore_case)
 
 
-class CompareUserNode(Node):
+class CompareUserNode(SyntaxNode):
     """A user property against a constant whose type orders itself: the form that most filters have."""
 
     def __init__(self, sign: str, name: str, constant: int | float | str) -> None:
@@ -130,8 +130,8 @@ class CompareUserNode(Node):
         return compare(self.sign, value, self.constant)
 
 
-class InNode(Node):
-    def __init__(self, operand: Node, choices: list[Node], ignore_case: bool) -> None:
+class InNode(SyntaxNode):
+    def __init__(self, operand: SyntaxNode, choices: list[SyntaxNode], ignore_case: bool) -> None:
         self.operand = operand
         self.choices = choices
         self.ignore_case = ignore_case
@@ -150,10 +150,10 @@ class InNode(Node):
         return result
 
 
-class InStringsNode(Node):
+class InStringsNode(SyntaxNode):
     """IN with nothing but string constants, which need not be walked through."""
 
-    def __init__(self, operand: Node, choices: frozenset[str]) -> None:
+    def __init__(self, operand: SyntaxNode, choices: frozenset[str]) -> None:
         self.operand = operand
         self.choices = choices
 
@@ -162,10 +162,12 @@ class InStringsNode(Node):
         return value in self.choices if isinstance(value, str) else None
 
 
-class LikeNode(Node):
+class LikeNode(SyntaxNode):
     """LIKE whose pattern, or whose escape character, is known only with the message."""
 
-    def __init__(self, operand: Node, pattern: Node, escape: Node | None, ignore_case: bool) -> None:
+    def __init__(
+        self, operand: SyntaxNode, pattern: SyntaxNode, escape: SyntaxNode | None, ignore_case: bool
+    ) -> None:
         self.operand = operand
         self.pattern = pattern
         self.escape = escape
@@ -184,8 +186,8 @@ class LikeNode(Node):
         return LikePattern(pattern, escape, self.ignore_case).matches(value)
 
 
-class LikePatternNode(Node):
-    def __init__(self, operand: Node, pattern: LikePattern) -> None:
+class LikePatternNode(SyntaxNode):
+    def __init__(self, operand: SyntaxNode, pattern: LikePattern) -> None:
         self.operand = operand
         self.pattern = pattern
 
@@ -194,18 +196,18 @@ class LikePatternNode(Node):
         return self.pattern.matches(value) if isinstance(value, str) else None
 
 
-class IsNullNode(Node):
-    def __init__(self, operand: Node) -> None:
+class IsNullNode(SyntaxNode):
+    def __init__(self, operand: SyntaxNode) -> None:
         self.operand = operand
 
     def evaluate(self, message: Evaluation) -> Value:
         return self.operand.evaluate(message) is None
 
 
-class ExistsNode(Node):
+class ExistsNode(SyntaxNode):
     """True for a user property that is there, even if it is null; for a system property that is set."""
 
-    def __init__(self, operand: Node) -> None:
+    def __init__(self, operand: SyntaxNode) -> None:
         self.operand = operand
 
     def evaluate(self, message: Evaluation) -> Value:
@@ -216,8 +218,8 @@ class ExistsNode(Node):
         return self.operand.evaluate(message) is not None
 
 
-class NotNode(Node):
-    def __init__(self, operand: Node) -> None:
+class NotNode(SyntaxNode):
+    def __init__(self, operand: SyntaxNode) -> None:
         self.operand = operand
 
     def evaluate(self, message: Evaluation) -> Value:
@@ -225,8 +227,8 @@ class NotNode(Node):
         return None if value is None else value is False
 
 
-class AndNode(Node):
-    def __init__(self, operands: list[Node]) -> None:
+class AndNode(SyntaxNode):
+    def __init__(self, operands: list[SyntaxNode]) -> None:
         self.operands = operands
 
     def evaluate(self, message: Evaluation) -> Value:
@@ -246,8 +248,8 @@ class AndNode(Node):
         return True
 
 
-class OrNode(Node):
-    def __init__(self, operands: list[Node]) -> None:
+class OrNode(SyntaxNode):
+    def __init__(self, operands: list[SyntaxNode]) -> None:
         self.operands = operands
 
     def evaluate(self, message: Evaluation) -> Value:

@@ -12,8 +12,8 @@ from typing import Final
 
 from polybus.limits import RULE_TEXT_CHARACTERS
 from polybus.rules import tree
-from polybus.rules.cursor import Cursor
 from polybus.rules.lexer import DOUBLE, END, INTEGER, NAME, PARAMETER, QUOTED, STRING, Token, wrong
+from polybus.rules.token_cursor import TokenCursor
 from polybus.rules.tree import Condition, Expression, Predicate
 from polybus.rules.values import INT64_MAX, INT64_MIN, TESTS, Value
 from polybus.rules.view import SYSTEM_PROPERTIES
@@ -71,7 +71,7 @@ def as_expression(parsed: Predicate) -> Expression:
     return parsed
 
 
-class Parser(Cursor):
+class Parser(TokenCursor):
     def __init__(self, text: str, parameters: Mapping[str, Value]) -> None:
         super().__init__(text)
         self._parameters = parameters

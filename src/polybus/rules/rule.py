@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from polybus.rules.actions import Change, SqlAction
+from polybus.rules.actions import PropertyChange, SqlAction
 from polybus.rules.failure import RuleEvaluationError
 from polybus.rules.filters import Filter
 
@@ -44,7 +44,7 @@ class Copy:
         self,
         subscription: int,
         rule_name: str | None,
-        changes: list[Change],
+        changes: list[PropertyChange],
         error: RuleEvaluationError | None,
     ) -> None:
         self.subscription = subscription

@@ -15,7 +15,7 @@ from polybus.rules.evaluation import Evaluation, IdSource, no_ids
 from polybus.rules.failure import RuleEvaluationError
 from polybus.rules.filters import CorrelationFilter, Filter, SqlFilter
 from polybus.rules.rule import Copy, Rule
-from polybus.rules.selection import Entry, Failure, Selection
+from polybus.rules.selection import Failure, PlacedRule, Selection
 from polybus.rules.view import MessageView
 
 
@@ -23,7 +23,7 @@ class TopicRules:
     """`match` tells which copies a message makes; the other methods keep the rules."""
 
     def __init__(self) -> None:
-        self._subscriptions: dict[int, dict[str, Entry]] = {}
+        self._subscriptions: dict[int, dict[str, PlacedRule]] = {}
         self._selection = Selection()
         self._next_number = 0
         self._sql_filters = 0
@@ -31,7 +31,7 @@ class TopicRules:
         self._stale = False
         # What every message makes: plain copies, and the entries that act on it.
         self._given: dict[int, Copy] = {}
-        self._acting: list[Entry] = []
+        self._acting: list[PlacedRule] = []
 
     @classmethod
     def with_rules(cls, rules: Mapping[int, Iterable[Rule]]) -> TopicRules:
@@ -53,7 +53,7 @@ class TopicRules:
             raise EntityAlreadyExists(f"The subscription already has a rule named '{rule.name}'.")
         self.check_room(*_counted(rule.filter))
         self._next_number += 1
-        self._insert(Entry(self._next_number, subscription, rule))
+        self._insert(PlacedRule(self._next_number, subscription, rule))
 
     def replace(self, subscription: int, rule: Rule) -> None:
         """Puts the rule in the place of the one of the same name; EntityNotFound if there is none."""
@@ -61,7 +61,7 @@ class TopicRules:
         if type(rule.filter) is not type(old.rule.filter):
             self.check_room(*_counted(rule.filter))
         self._take_out(old)
-        self._insert(Entry(old.number, subscription, rule))
+        self._insert(PlacedRule(old.number, subscription, rule))
 
     def remove(self, subscription: int, name: str) -> None:
         """EntityNotFound if the subscription has no rule of that name."""
@@ -74,7 +74,7 @@ class TopicRules:
         for entry in self._subscriptions.pop(subscription, {}).values():
             self._take_out(entry)
 
-    def _entry(self, subscription: int, name: str) -> Entry:
+    def _entry(self, subscription: int, name: str) -> PlacedRule:
         entry = self._subscriptions.get(subscription, {}).get(name)
         if entry is None:
             raise EntityNotFound(f"The subscription has no rule named '{name}'.")
@@ -88,12 +88,12 @@ class TopicRules:
             most = CORRELATION_RULES_PER_TOPIC
             raise QuotaExceeded(f"A topic cannot have more than {most} correlation filters.")
 
-    def _insert(self, entry: Entry) -> None:
+    def _insert(self, entry: PlacedRule) -> None:
         self._subscriptions.setdefault(entry.subscription, {})[entry.rule.name] = entry
         self._selection.insert(entry)
         self._count(entry.rule.filter, 1)
 
-    def _take_out(self, entry: Entry) -> None:
+    def _take_out(self, entry: PlacedRule) -> None:
         self._selection.take_out(entry)
         self._count(entry.rule.filter, -1)
 
@@ -134,7 +134,7 @@ class TopicRules:
         copies.sort(key=_subscription)
         return copies
 
-    def _plain(self, selected: list[Entry]) -> list[Copy]:
+    def _plain(self, selected: list[PlacedRule]) -> list[Copy]:
         """One copy for each subscription that has matching rules without an action and is not served yet."""
         found: dict[int, Copy] = {}
         for entry in selected:
@@ -149,7 +149,7 @@ def _counted(filter: Filter) -> tuple[int, int]:  # noqa: A002
     return int(isinstance(filter, SqlFilter)), int(isinstance(filter, CorrelationFilter))
 
 
-def _acted(selected: list[Entry], view: MessageView, ids: IdSource, failures: list[Failure]) -> list[Copy]:
+def _acted(selected: list[PlacedRule], view: MessageView, ids: IdSource, failures: list[Failure]) -> list[Copy]:
     """A copy for each matching rule with an action; one whose action fails is a failure instead."""
     copies: list[Copy] = []
     for entry in selected:
@@ -171,7 +171,7 @@ def _failed(failures: list[Failure]) -> list[Copy]:
     return list(found.values())
 
 
-def _number(entry: Entry) -> int:
+def _number(entry: PlacedRule) -> int:
     return entry.number
 
 

@@ -14,7 +14,7 @@ from polybus.rules.index import CorrelationIndex
 from polybus.rules.rule import Rule
 
 
-class Entry:
+class PlacedRule:
     """A rule in its place; numbers rise in the order in which the rules were added."""
 
     def __init__(self, number: int, subscription: int, rule: Rule) -> None:
@@ -27,16 +27,16 @@ class Entry:
 class Failure:
     """A rule that could not be evaluated, or whose action could not."""
 
-    def __init__(self, entry: Entry, error: RuleEvaluationError) -> None:
+    def __init__(self, entry: PlacedRule, error: RuleEvaluationError) -> None:
         self.entry = entry
         self.error = error
 
 
 class Selection:
     def __init__(self) -> None:
-        self.always: dict[int, Entry] = {}
+        self.always: dict[int, PlacedRule] = {}
         """The rules whose filter is true for every message."""
-        self._entries: dict[int, Entry] = {}
+        self._entries: dict[int, PlacedRule] = {}
         self._sql: dict[int, SqlFilter] = {}
         self._correlation = CorrelationIndex()
 
@@ -45,7 +45,7 @@ class Selection:
         """No rule depends on the message."""
         return not self._sql and self._correlation.is_empty
 
-    def insert(self, entry: Entry) -> None:
+    def insert(self, entry: PlacedRule) -> None:
         number = entry.number
         asked = entry.rule.filter
         self._entries[number] = entry
@@ -56,7 +56,7 @@ class Selection:
         elif isinstance(asked, SqlFilter) and asked.verdict is None:
             self._sql[number] = asked
 
-    def take_out(self, entry: Entry) -> None:
+    def take_out(self, entry: PlacedRule) -> None:
         number = entry.number
         asked = entry.rule.filter
         del self._entries[number]
@@ -65,7 +65,7 @@ class Selection:
         if isinstance(asked, CorrelationFilter):
             self._correlation.remove(number, asked)
 
-    def select(self, message: Evaluation, failures: list[Failure]) -> list[Entry]:
+    def select(self, message: Evaluation, failures: list[Failure]) -> list[PlacedRule]:
         """The rules that the message matches, but for those of `always`; failures are added to the list."""
         entries = self._entries
         found = [entries[number] for number in self._correlation.matching(message)]

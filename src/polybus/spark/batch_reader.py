@@ -16,12 +16,12 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from polybus.errors import ConfigError
 from polybus.spark import planning
-from polybus.spark.bus import Bus, LogState
+from polybus.spark.bus import BusClient, LogState
 from polybus.spark.hashing import partition_for
 from polybus.spark.options import SourceOptions, Start
 from polybus.spark.planning import Range
-from polybus.spark.pushdown import Pushed, Span
-from polybus.spark.reading import RangesRead, browse
+from polybus.spark.pushdown import Pushed, ValueSpan
+from polybus.spark.range_reading import RangesRead, browse
 from polybus.spark.transport import Query
 
 DEAD: Final = "dead-lettered"
@@ -58,9 +58,9 @@ class ServiceBusBatchReader(DataSourceReader):  # type: ignore[misc]
         self._options = options
         self._pushed = Pushed()
 
-    def _bus(self, entity: str) -> Bus:
+    def _bus(self, entity: str) -> BusClient:
         place = self._options.place
-        return Bus(place.connect(), entity, place.retry_seconds)
+        return BusClient(place.connect(), entity, place.retry_seconds)
 
     # Planning, in the driver
 
@@ -89,7 +89,7 @@ class ServiceBusBatchReader(DataSourceReader):  # type: ignore[misc]
         finally:
             bus.close()
 
-    def _log_parts(self, bus: Bus, dead: bool) -> list[InputPartition]:
+    def _log_parts(self, bus: BusClient, dead: bool) -> list[InputPartition]:
         options = self._options
         state = bus.log(_later(options.start_time, self._pushed.earliest))
         for end in state.ends:
@@ -113,7 +113,7 @@ class ServiceBusBatchReader(DataSourceReader):  # type: ignore[misc]
             last = _until(options.end, end.index, end.earliest, end.stable_end)
             if until is not None:
                 last = min(last, until.at_time[end.index] - 1)
-            span = Span(max(first, end.earliest), last)
+            span = ValueSpan(max(first, end.earliest), last)
             span.narrow(pushed.position.least, pushed.position.most)
             if span.least <= span.most:
                 found.append(Range(end.index, span.least, span.most))
@@ -129,7 +129,7 @@ class ServiceBusBatchReader(DataSourceReader):  # type: ignore[misc]
         low, high = index << PARTITION_BITS, ((index + 1) << PARTITION_BITS) - 1
         return numbers.least <= high and numbers.most >= low
 
-    def _browse_parts(self, bus: Bus, state: str) -> list[InputPartition]:
+    def _browse_parts(self, bus: BusClient, state: str) -> list[InputPartition]:
         ends = bus.log().ends
         first = max(self._pushed.sequence_number.least, 1)
         return [BrowsePart(end.index, state, first) for end in ends if self._wanted(end.index, len(ends))]

@@ -8,9 +8,9 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from polybus.errors import EntityNotFound
-from polybus.spark.connection import Connection
+from polybus.spark.connection import BusConnection
 from polybus.spark.planning import PartitionEnd, Range
-from polybus.spark.transport import Patience, Query, Transport
+from polybus.spark.transport import BulkTransport, Patience, Query
 
 ARROW_TYPE: Final = "application/vnd.apache.arrow.stream"
 Stage = dict[str, Any]
@@ -42,12 +42,12 @@ class CursorState:
         return max(self.positions.get(index, 0), self.truncated.get(index, 0))
 
 
-class Bus:
+class BusClient:
     """One entity of a bus. Not for several threads at once."""
 
-    def __init__(self, connection: Connection, entity: str, retry_seconds: float) -> None:
+    def __init__(self, connection: BusConnection, entity: str, retry_seconds: float) -> None:
         self.entity = entity
-        self._transport = Transport(connection, retry_seconds)
+        self._transport = BulkTransport(connection, retry_seconds)
         self._retry_seconds = retry_seconds
         self._path = f"/$polybus/entities/{quote(entity, safe='')}"
 

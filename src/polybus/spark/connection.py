@@ -8,7 +8,7 @@ import ssl
 from polybus.client.connection_string import ConnectionString
 
 
-class Connection:
+class BusConnection:
     """One bus and one key. It can be pickled, so that tasks open connections of their own."""
 
     def __init__(self, connection_string: str, ca_file: str | None = None) -> None:

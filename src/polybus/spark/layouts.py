@@ -20,13 +20,13 @@ import pyarrow as pa
 from polybus.limits import SPARK_LAYOUT_BYTES, SPARK_LAYOUT_ROWS, SPARK_LAYOUTS, SPARK_LAYOUTS_LEARNED
 from polybus.spark.sections import Sections
 from polybus.spark.texts import Texts
-from polybus.spark.walking import Numbers, Octets, TracedWalk, Walk
+from polybus.spark.walking import Numbers, Octets, SectionWalk, TracedWalk
 
 _READS: Final = 8
 """Choices of columns whose kinds of messages a process remembers."""
 
 
-class Layout:
+class RecordLayout:
     """One kind of messages: their length, the bytes that a walk looks at, and where it finds what."""
 
     def __init__(self, data: Octets, at: int, end: int, columns: tuple[str, ...]) -> None:
@@ -59,11 +59,11 @@ class Layouts:
         """A kind with fewer messages in a batch than `worth_rows` is not learned."""
         self._columns = columns
         self._worth_rows = worth_rows
-        self._known: list[Layout] = []
-        self._counts: dict[Layout, int] = {}
+        self._known: list[RecordLayout] = []
+        self._counts: dict[RecordLayout, int] = {}
         """How many messages of the latest batch were of which kind."""
 
-    def __iter__(self) -> Iterator[Layout]:
+    def __iter__(self) -> Iterator[RecordLayout]:
         return iter(self._known)
 
     @property
@@ -75,7 +75,7 @@ class Layouts:
         found = Sections.empty(data, at, self._columns)
         rest = self._put_known(found, data, at, end - at)
         if len(rest):
-            walked = Sections(Walk(data, at[rest], end[rest]), self._columns)
+            walked = Sections(SectionWalk(data, at[rest], end[rest]), self._columns)
             found.put_walked(walked, rest)
             self._learn(walked, data, at[rest], end[rest])
         return found
@@ -83,7 +83,7 @@ class Layouts:
     def _put_known(self, found: Sections, data: Octets, at: Numbers, lengths: Numbers) -> Numbers:
         """The messages that are of no known kind."""
         left = np.ones(len(at), np.bool_)
-        counts: dict[Layout, int] = {}
+        counts: dict[RecordLayout, int] = {}
         for layout in self._known:  # never changed, only replaced: threads may share it
             some = np.nonzero(left & (lengths == layout.length))[0]
             rows = some[layout.among(data, at[some])] if len(some) else some
@@ -101,7 +101,7 @@ class Layouts:
             if count < self._worth_rows or not self._has_room(count):
                 return
             row = int(np.nonzero(lengths == length)[0][0])
-            layout = Layout(data, int(at[row]), int(end[row]), self._columns)
+            layout = RecordLayout(data, int(at[row]), int(end[row]), self._columns)
             if layout.front <= SPARK_LAYOUT_BYTES:
                 self._known = [layout, *self._known[: SPARK_LAYOUTS - 1]]
 

@@ -10,14 +10,14 @@ import logging
 import threading
 
 from polybus.errors import CursorLeased, PolybusError
-from polybus.spark.bus import Bus, CursorState
-from polybus.spark.options import Place
+from polybus.spark.bus import BusClient, CursorState
+from polybus.spark.options import BusEntity
 
 log = logging.getLogger(__name__)
 
 
 class Lease:
-    def __init__(self, place: Place, cursor: str, holder: str, seconds: int) -> None:
+    def __init__(self, place: BusEntity, cursor: str, holder: str, seconds: int) -> None:
         self._place = place
         self._cursor = cursor
         self.holder = holder
@@ -26,7 +26,7 @@ class Lease:
         self._lost: CursorLeased | None = None
         self._over = threading.Event()
 
-    def take(self, bus: Bus, force: bool) -> CursorState:
+    def take(self, bus: BusClient, force: bool) -> CursorState:
         """Takes the cursor; CursorLeased where another query has it."""
         body = {"holder": self.holder, "ttl_seconds": self._seconds, "force": force}
         state = bus.lease(self._cursor, body)
@@ -41,7 +41,7 @@ class Lease:
 
     def _renew(self) -> None:
         """Runs beside the query; a connection is not for two threads, so it has its own."""
-        bus = Bus(self._place.connect(), self._place.entity, 0)
+        bus = BusClient(self._place.connect(), self._place.entity, 0)
         while not self._over.wait(self._seconds / 3):
             try:
                 body = {"holder": self.holder, "ttl_seconds": self._seconds, "fencing": self.fencing}
@@ -57,7 +57,7 @@ class Lease:
         """The cursor is gone: there is nothing to renew."""
         self._over.set()
 
-    def release(self, bus: Bus) -> None:
+    def release(self, bus: BusClient) -> None:
         """Lets the next driver in at once; where that fails the lease runs out."""
         self.forget()
         try:

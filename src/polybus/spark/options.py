@@ -16,7 +16,7 @@ from typing import Final
 from polybus.errors import ConfigError
 from polybus.limits import CURSOR_LEASE_SECONDS_MAX, CURSOR_NAME_CHARACTERS, SPARK_LEASE_SECONDS, SPARK_RETRY_SECONDS
 from polybus.spark.columns import chosen_columns
-from polybus.spark.connection import Connection
+from polybus.spark.connection import BusConnection
 
 _SIZE: Final = re.compile(r"([0-9]{1,15})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _UNITS: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -113,7 +113,7 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Place:
+class BusEntity:
     """Which entity of which bus. The connection string may stay where it is until it is needed."""
 
     entity: str
@@ -124,13 +124,13 @@ class Place:
     def __repr__(self) -> str:
         return f"Place({self.entity})"
 
-    def connect(self) -> Connection:
-        return Connection(self.connection_string, self.ca_file)
+    def connect(self) -> BusConnection:
+        return BusConnection(self.connection_string, self.ca_file)
 
 
 @dataclass(frozen=True)
 class SourceOptions:
-    place: Place
+    place: BusEntity
     columns: tuple[str, ...]
     cursor: str
     start: Start
@@ -150,7 +150,7 @@ class SourceOptions:
 
 @dataclass(frozen=True)
 class SinkOptions:
-    place: Place
+    place: BusEntity
     delivery: str
     producer: str | None
     id_columns: tuple[str, ...]
@@ -205,7 +205,7 @@ def sink_options(options: Mapping[str, str], table: bool = False) -> SinkOptions
     )
 
 
-def _place(given: Given) -> Place:
+def _place(given: Given) -> BusEntity:
     text = given.text("connectionString")
     variable = given.text("connectionStringEnv")
     if text is None and variable is not None:
@@ -216,11 +216,11 @@ def _place(given: Given) -> Place:
             )
     if text is None:
         raise ConfigError("the option 'connectionString' (or 'connectionStringEnv') is missing")
-    entity = given.text("entity") or Connection(text).entity_path
+    entity = given.text("entity") or BusConnection(text).entity_path
     if not entity:
         raise ConfigError("the option 'entity' is missing: a queue, a topic, or topic/Subscriptions/name")
     retry = given.number("retrySeconds", least=0, most=3_600)
-    return Place(entity.strip("/"), text, given.text("caFile"), SPARK_RETRY_SECONDS if retry is None else retry)
+    return BusEntity(entity.strip("/"), text, given.text("caFile"), SPARK_RETRY_SECONDS if retry is None else retry)
 
 
 def _offsets(name: str, text: str | None, default: str) -> Start:

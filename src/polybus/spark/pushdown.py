@@ -17,7 +17,7 @@ _LARGEST = (1 << 63) - 1
 
 
 @dataclass
-class Span:
+class ValueSpan:
     """Whole numbers from `least` to `most`, both included."""
 
     least: int = 0
@@ -36,10 +36,10 @@ class Span:
 class Pushed:
     """What is left to read after the filters."""
 
-    partition: Span = field(default_factory=Span)
+    partition: ValueSpan = field(default_factory=ValueSpan)
     partitions: set[int] | None = None
-    sequence_number: Span = field(default_factory=Span)
-    position: Span = field(default_factory=Span)
+    sequence_number: ValueSpan = field(default_factory=ValueSpan)
+    position: ValueSpan = field(default_factory=ValueSpan)
     earliest: datetime | None = None
     """Nothing before this time is wanted."""
     latest: datetime | None = None
@@ -56,7 +56,7 @@ class Pushed:
                 self.sessions = _common(self.sessions, each)
 
     def _number(self, column: str, each: Filter) -> None:
-        span: Span = getattr(self, column)
+        span: ValueSpan = getattr(self, column)
         bounds = _bounds(each)
         if bounds is not None:
             span.narrow(*bounds)

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from polybus.spark.texts import Texts, joined
-from polybus.spark.walking import BYTES, LISTS, MAPS, NULL, TEXTS, Flags, Numbers, Octets, Value, Walk
+from polybus.spark.walking import BYTES, LISTS, MAPS, NULL, TEXTS, Flags, Numbers, Octets, SectionWalk, Value
 
 HEADER, DELIVERY_ANNOTATIONS, ANNOTATIONS, PROPERTIES, APPLICATION, DATA = range(0x70, 0x76)
 FIELDS: Final = {
@@ -88,7 +88,7 @@ class Pairs:
 class Sections:
     """Texts, pairs and bodies of many messages; `plain` tells for which of them they are right."""
 
-    def __init__(self, walk: Walk, columns: tuple[str, ...], *, walked: bool = True) -> None:
+    def __init__(self, walk: SectionWalk, columns: tuple[str, ...], *, walked: bool = True) -> None:
         at = walk.at.copy()
         self._columns = columns
         self._walk = walk
@@ -105,7 +105,7 @@ class Sections:
     @classmethod
     def empty(cls, data: Octets, at: Numbers, columns: tuple[str, ...]) -> Sections:
         """For messages that begin here, none of which has been looked at."""
-        return cls(Walk(data, at, at), columns, walked=False)
+        return cls(SectionWalk(data, at, at), columns, walked=False)
 
     def _walked(self) -> Flags:
         self._walk.skip_section(HEADER)

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from polybus.errors import ArgumentError, BusError, QuotaExceeded
 from polybus.limits import SPARK_SHOWN_ROW_CHARACTERS, SPARK_STAGE_BYTES, SPARK_STAGE_ROWS
-from polybus.spark.bus import Bus, Stage
+from polybus.spark.bus import BusClient, Stage
 from polybus.spark.encoding import encoded_messages
 from polybus.spark.options import SinkOptions
 from polybus.spark.rows import faults, row_text
@@ -39,10 +39,10 @@ class Stager:
         self._query: Query = dict(query)
         if options.unknown_to_properties:
             self._query["unknown"] = "properties"
-        self._bus = Bus(place.connect(), place.entity, place.retry_seconds)
-        self._bad: Bus | None = None
+        self._bus = BusClient(place.connect(), place.entity, place.retry_seconds)
+        self._bad: BusClient | None = None
         if options.bad_rows is not None:
-            self._bad = Bus(place.connect(), options.bad_rows, place.retry_seconds)
+            self._bad = BusClient(place.connect(), options.bad_rows, place.retry_seconds)
         self._bad_query = query
         self._waiting: list[Any] = []
         self._beside = ThreadPoolExecutor(1, "polybus-stage")
@@ -110,7 +110,7 @@ class Stager:
         self._put_aside(self._bad, batch, wrong)
         return batch.filter(pa.array([row not in wrong for row in range(batch.num_rows)]))
 
-    def _put_aside(self, bad: Bus, batch: Any, wrong: dict[int, str]) -> None:
+    def _put_aside(self, bad: BusClient, batch: Any, wrong: dict[int, str]) -> None:
         rows = {
             "body": [row_text(batch, row) for row in wrong],
             "content_type": ["application/json"] * len(wrong),

@@ -26,13 +26,13 @@ from pyspark.sql.streaming.datasource import (
 from polybus.errors import CursorLeased, EntityDeleted, EntityNotFound, PolybusError
 from polybus.limits import SPARK_HANDED_OVER_BYTES, SPARK_HANDED_OVER_ROWS
 from polybus.spark import planning
-from polybus.spark.bus import Bus, CursorState, LogState
+from polybus.spark.bus import BusClient, CursorState, LogState
 from polybus.spark.handover import Handover
 from polybus.spark.lease import Lease
 from polybus.spark.offsets import Offset, offset_from
 from polybus.spark.options import SourceOptions
 from polybus.spark.planning import PartitionEnd, Range
-from polybus.spark.reading import DataLoss, Progress, RangesRead, losses, report_losses
+from polybus.spark.range_reading import DataLoss, RangesRead, ReadProgress, losses, report_losses
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class ServiceBusStreamReader(Handover, DataSourceStreamReader, SupportsTriggerAv
         self._options = options
         self._table = table
         """A table's stream: rows instead of Arrow batches, whose schema would lack the metadata of the table's."""
-        self._bus: Bus | None = None
+        self._bus: BusClient | None = None
         self._lease: Lease | None = None
         self._initial: Offset | None = None
         self._target: LogState | None = None
@@ -66,10 +66,10 @@ class ServiceBusStreamReader(Handover, DataSourceStreamReader, SupportsTriggerAv
         return {**self.__dict__, "_bus": None, "_lease": None}
 
     @property
-    def bus(self) -> Bus:
+    def bus(self) -> BusClient:
         if self._bus is None:
             place = self._options.place
-            self._bus = Bus(place.connect(), place.entity, place.retry_seconds)
+            self._bus = BusClient(place.connect(), place.entity, place.retry_seconds)
         return self._bus
 
     # Offsets, asked for by the driver
@@ -249,7 +249,9 @@ class ServiceBusStreamReader(Handover, DataSourceStreamReader, SupportsTriggerAv
     def read(self, partition: InputPartition, retry_seconds: float | None = None) -> Iterator[Any]:
         assert isinstance(partition, RangePartition)
         place = self._options.place
-        bus = Bus(place.connect(), place.entity, place.retry_seconds if retry_seconds is None else retry_seconds)
+        bus = BusClient(
+            place.connect(), place.entity, place.retry_seconds if retry_seconds is None else retry_seconds
+        )
         try:
             reading = RangesRead(bus, self._options.columns, partition.ranges, partition.entity_id)
             yield from tuples(reading.batches()) if self._table else reading.batches()
@@ -257,7 +259,7 @@ class ServiceBusStreamReader(Handover, DataSourceStreamReader, SupportsTriggerAv
         finally:
             bus.close()
 
-    def _look_for_losses(self, bus: Bus, gapped: list[Progress]) -> None:
+    def _look_for_losses(self, bus: BusClient, gapped: list[ReadProgress]) -> None:
         """Asked after the read: a cursor is marked as cut off before anything is removed."""
         if not gapped:
             return

@@ -16,14 +16,14 @@ from pyspark.sql.types import StructType
 
 from polybus.errors import BugError
 from polybus.spark.options import SinkOptions
-from polybus.spark.writing import TRANSACTIONAL, Staged, Writing
+from polybus.spark.writing import TRANSACTIONAL, StagedRows, Writing
 
 
 class ServiceBusStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._writing = Writing(options, schema)
 
-    def write(self, iterator: Iterator[Any]) -> Staged:
+    def write(self, iterator: Iterator[Any]) -> StagedRows:
         context = TaskContext.get()
         query = context.getLocalProperty("sql.streaming.queryId") if context else None
         epoch = context.getLocalProperty("streaming.sql.batchId") if context else None
@@ -32,11 +32,11 @@ class ServiceBusStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         producer = self._writing.options.producer or query
         return self._writing.write(iterator, producer, query, f"{query}:{epoch}:{context.partitionId()}")
 
-    def commit(self, messages: list[Staged | None], batchId: int) -> None:  # noqa: N803
+    def commit(self, messages: list[StagedRows | None], batchId: int) -> None:  # noqa: N803
         first = next((message for message in messages if message is not None), None)
         if first is not None and self._writing.options.delivery == TRANSACTIONAL:
             names = {"producer": first.producer, "query": first.query, "epoch": batchId}
             self._writing.publish(messages, names)
 
-    def abort(self, messages: list[Staged | None], batchId: int) -> None:  # noqa: N803, ARG002
+    def abort(self, messages: list[StagedRows | None], batchId: int) -> None:  # noqa: N803, ARG002
         self._writing.abort(messages)

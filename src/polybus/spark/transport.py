@@ -21,7 +21,7 @@ from polybus.limits import (
     SPARK_RETRY_PAUSE_SECONDS,
     SPARK_RETRY_PAUSE_SECONDS_MAX,
 )
-from polybus.spark.connection import Connection
+from polybus.spark.connection import BusConnection
 
 JSON_TYPE: Final = "application/json"
 Query = dict[str, str | int]
@@ -65,10 +65,10 @@ class Patience:
         return True
 
 
-class Transport:
+class BulkTransport:
     """One connection to the bus, opened when it is needed and again when it breaks."""
 
-    def __init__(self, connection: Connection, retry_seconds: float) -> None:
+    def __init__(self, connection: BusConnection, retry_seconds: float) -> None:
         self._connection = connection
         self._retry_seconds = retry_seconds
         self._http: http.client.HTTPConnection | None = None
@@ -160,7 +160,7 @@ def refusal(status: int, body: bytes) -> errors.BusError:
     return kind(text)
 
 
-def _unreachable(error: Exception, connection: Connection) -> Exception:
+def _unreachable(error: Exception, connection: BusConnection) -> Exception:
     if isinstance(error, errors.BusError):
         return error
     return errors.ServerBusy(f"The bus at {connection.authority} cannot be reached: {error}")

@@ -55,7 +55,7 @@ class Value:
         return found
 
 
-class Walk:
+class SectionWalk:
     """Where each message has been read up to, and which of them are still as expected."""
 
     def __init__(self, data: Octets, at: Numbers, end: Numbers) -> None:
@@ -127,7 +127,7 @@ class Walk:
         return ended
 
 
-class TracedWalk(Walk):
+class TracedWalk(SectionWalk):
     """A walk that remembers where it looked."""
 
     def __init__(self, data: Octets, at: Numbers, end: Numbers) -> None:

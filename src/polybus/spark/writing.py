@@ -11,7 +11,7 @@ from pyspark.sql.types import StructType
 
 from polybus.errors import ConfigError, PolybusError
 from polybus.limits import SPARK_PUBLISH_STAGES
-from polybus.spark.bus import Bus, Stage
+from polybus.spark.bus import BusClient, Stage
 from polybus.spark.options import SinkOptions
 from polybus.spark.rows import ContentIds, check_schema, with_ids
 from polybus.spark.staging import Stager
@@ -21,7 +21,7 @@ IDEMPOTENT = "idempotent"
 
 
 @dataclass
-class Staged(WriterCommitMessage):  # type: ignore[misc]
+class StagedRows(WriterCommitMessage):  # type: ignore[misc]
     """What a task hands to the driver: who wrote, and what waits to be published."""
 
     producer: str
@@ -42,7 +42,7 @@ class Writing:
         """Whether the rows bring message ids of their own."""
         return "message_id" in self._names and not self.options.id_columns
 
-    def write(self, batches: Iterator[Any], producer: str, query: str, task: str) -> Staged:
+    def write(self, batches: Iterator[Any], producer: str, query: str, task: str) -> StagedRows:
         """`task` tells this part of the batch from the others, the same on every attempt."""
         options = self.options
         transactional = options.delivery == TRANSACTIONAL
@@ -58,7 +58,7 @@ class Writing:
                 stager.publish()
         finally:
             stager.close()
-        return Staged(producer, query, stager.stages)
+        return StagedRows(producer, query, stager.stages)
 
     def _with_ids(self, batch: Any, content: ContentIds) -> Any:
         if self.options.id_columns:
@@ -67,11 +67,11 @@ class Writing:
             return content.put(batch)
         return batch
 
-    def bus(self) -> Bus:
+    def bus(self) -> BusClient:
         place = self.options.place
-        return Bus(place.connect(), place.entity, place.retry_seconds)
+        return BusClient(place.connect(), place.entity, place.retry_seconds)
 
-    def publish(self, messages: list[Staged | None], names: dict[str, Any]) -> None:
+    def publish(self, messages: list[StagedRows | None], names: dict[str, Any]) -> None:
         """Publishes what the tasks have staged, all or nothing; an empty batch publishes nothing."""
         stages = [stage for message in messages if message is not None for stage in message.stages]
         if len(stages) > SPARK_PUBLISH_STAGES:
@@ -84,7 +84,7 @@ class Writing:
         finally:
             bus.close()
 
-    def abort(self, messages: list[Staged | None]) -> None:
+    def abort(self, messages: list[StagedRows | None]) -> None:
         """Throws away what the tasks have staged; where that fails it expires."""
         stages = [stage for message in messages if message is not None for stage in message.stages]
         if not stages:

@@ -113,7 +113,7 @@ def read_inline(driver: StoreDriver, read: Read, done: ReadDone) -> None:
         done(rows, None)
 
 
-class _Call:
+class _StoreCall:
     """One call into the store. `done` hears of it exactly once: from the thread's result or the deadline."""
 
     __slots__ = ("action", "answered", "done", "optional", "timer")
@@ -148,8 +148,8 @@ class ThreadDriver(StoreDriver):
         self._read_seconds = read_seconds
         self._close_seconds = close_seconds
         self._closing = False
-        self._writes: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
-        self._reads: queue.SimpleQueue[_Call | None] = queue.SimpleQueue()
+        self._writes: queue.SimpleQueue[_StoreCall | None] = queue.SimpleQueue()
+        self._reads: queue.SimpleQueue[_StoreCall | None] = queue.SimpleQueue()
         self._read_threads = read_threads if store.reads_block else 0
         self._start_threads()
 
@@ -180,14 +180,14 @@ class ThreadDriver(StoreDriver):
             rest(batch)
             return []
 
-        call = _Call(write, lambda _, error: done(error), optional=not begun)
+        call = _StoreCall(write, lambda _, error: done(error), optional=not begun)
         self._submit(self._writes, call, self._commit_seconds)
 
     def read(self, read: Read, done: ReadDone) -> None:
         if not self._read_threads:
             read_inline(self, read, done)
             return
-        self._submit(self._reads, _Call(lambda: perform(self.store, read), done), self._read_seconds)
+        self._submit(self._reads, _StoreCall(lambda: perform(self.store, read), done), self._read_seconds)
 
     def close(self, done: CommitDone) -> None:
         """Closes the store after the commit under way. A hung store is closed when it comes back."""
@@ -196,21 +196,21 @@ class ThreadDriver(StoreDriver):
             self.store.close()
             return []
 
-        call = _Call(shut, lambda _, error: done(error), optional=False)
+        call = _StoreCall(shut, lambda _, error: done(error), optional=False)
         self._submit(self._writes, call, self._close_seconds)
         self._closing = True
         self._writes.put(None)
         for _ in range(self._read_threads):
             self._reads.put(None)
 
-    def _submit(self, calls: queue.SimpleQueue[_Call | None], call: _Call, seconds: float) -> None:
+    def _submit(self, calls: queue.SimpleQueue[_StoreCall | None], call: _StoreCall, seconds: float) -> None:
         if self._closing:
             self._loop.call_soon(call.done, [], StoreFenced(f"{self.store.url} is closed"))
             return
         call.timer = self._loop.call_later(seconds, self._overdue, call, seconds)
         calls.put(call)
 
-    def _work(self, calls: queue.SimpleQueue[_Call | None]) -> None:
+    def _work(self, calls: queue.SimpleQueue[_StoreCall | None]) -> None:
         while (call := calls.get()) is not None:
             if call.answered and call.optional:
                 continue
@@ -224,7 +224,7 @@ class ThreadDriver(StoreDriver):
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._finished, call, result, failure)
 
-    def _finished(self, call: _Call, result: list[Any], failure: StoreError | None) -> None:
+    def _finished(self, call: _StoreCall, result: list[Any], failure: StoreError | None) -> None:
         if failure is not None:
             self.last_error = failure
         if call.answered:
@@ -235,7 +235,7 @@ class ThreadDriver(StoreDriver):
             call.timer.cancel()
         call.done(result, failure)
 
-    def _overdue(self, call: _Call, seconds: float) -> None:
+    def _overdue(self, call: _StoreCall, seconds: float) -> None:
         if call.answered:
             return
         call.answered = True

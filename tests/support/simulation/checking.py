@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from polybus.operations.catalogue_facts import CatalogueFacts
-from polybus.operations.check import _Check
+from polybus.operations.check import _OfflineCheck
 from polybus.operations.findings import Findings
-from polybus.operations.reading import StoreReader
+from polybus.operations.store_reader import OpenStoreReader
 from tests.support.simulation.world import World
 
 
 def check_disks(world: World) -> list[str]:
     """What does not fit together in what is synced."""
     findings = Findings()
-    facts = CatalogueFacts(StoreReader(world.catalogue.copy()), findings)
-    report = _Check(facts, [StoreReader(disk.copy()) for disk in world.disks], findings).run()
+    facts = CatalogueFacts(OpenStoreReader(world.catalogue.copy()), findings)
+    report = _OfflineCheck(facts, [OpenStoreReader(disk.copy()) for disk in world.disks], findings).run()
     return [f"on disk: {finding}" for finding in report.findings]

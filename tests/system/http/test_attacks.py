@@ -210,8 +210,8 @@ def test_a_body_that_never_comes_is_not_waited_for(
     from polybus import limits
     from polybus.gateway.http import request as http_request
 
-    defaults = http_request.Call.body.__defaults__
-    monkeypatch.setattr(http_request.Call.body, "__defaults__", (None, 0.01))
+    defaults = http_request.HttpCall.body.__defaults__
+    monkeypatch.setattr(http_request.HttpCall.body, "__defaults__", (None, 0.01))
     monkeypatch.setattr(limits, "HTTP_DRAIN_SECONDS", 0.01)
     with socket.create_connection(("127.0.0.1", server.port), timeout=30) as client:
         client.sendall(head(server, "PUT /slow HTTP/1.1", "Host: x", "Content-Length: 1000") + b"<")

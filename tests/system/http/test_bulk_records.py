@@ -13,7 +13,7 @@ import pytest
 
 from polybus.message.message import build
 from polybus.namespace.entities.description import QueueDescription, SubscriptionDescription, TopicDescription
-from polybus.spark.records import Records
+from polybus.spark.record_columns import RecordColumns
 from tests.system.http.bulk_kit import ARROW, Bulk
 from tests.system.http.kit import Server
 
@@ -62,7 +62,7 @@ def _records(http: httpx.Client, entity: str, ranges: str) -> tuple[list[dict[st
             except StopIteration:
                 return rows, end
             end = json.loads(metadata[b"polybus.end"]) if metadata else {}
-            rows += Records(batch, COLUMNS).batch().to_pylist() if batch.num_rows else []
+            rows += RecordColumns(batch, COLUMNS).batch().to_pylist() if batch.num_rows else []
 
 
 def test_several_ranges_come_in_one_answer_in_the_order_they_were_asked_for(http: httpx.Client, queue: str) -> None:

@@ -8,7 +8,7 @@ from polybus.amqp.codec import decode, encode
 from polybus.amqp.fields import descriptor_code
 from polybus.amqp.outcomes import ACCEPTED, AmqpError, Received, state_from
 from polybus.amqp.performatives import Attach, Begin, Close, Detach, End, Open
-from polybus.amqp.sasl import Init, Mechanisms, Outcome
+from polybus.amqp.sasl import Init, Mechanisms, SaslOutcome
 from polybus.amqp.terminus import Coordinator, Source, Target
 from polybus.amqp.traffic import Disposition, Flow, Transfer
 from polybus.amqp.types import Symbol, UByte, UInt, ULong, symbol_array
@@ -34,7 +34,7 @@ FULL = [
     (Close(ERROR), Close, 1),
     (Mechanisms(["PLAIN", "EXTERNAL"]), Mechanisms, 1),
     (Init("PLAIN", b"secret", "host"), Init, 3),
-    (Outcome(3), Outcome, 2),
+    (SaslOutcome(3), SaslOutcome, 2),
 ]
 
 
@@ -55,7 +55,7 @@ def test_defaults_of_fields_that_are_left_out():
     assert Begin.from_fields([None, UInt(1), UInt(2), UInt(3)]).handle_max == 0xFFFF_FFFF
     attach = Attach.from_fields(["n", UInt(1), False])
     assert (attach.snd_settle_mode, attach.source, attach.target, attach.properties) == (None, None, None, None)
-    assert Outcome.from_fields([]).outcome == 2
+    assert SaslOutcome.from_fields([]).outcome == 2
     assert Detach.from_fields([UInt(1)]).closed is False
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polybus.limits import CHECK_FINDINGS
-from polybus.operations.findings import Finding, Findings, key_text
-from polybus.operations.order import Order
+from polybus.operations.findings import CheckFinding, Findings, key_text
+from polybus.operations.order import LogOrder
 from polybus.partition import records
 
 PREFIX = records.partition_prefix(7, 3)
@@ -49,12 +49,12 @@ def test_any_key_has_a_text(rest: bytes) -> None:
 def test_findings_are_counted_and_not_all_kept() -> None:
     findings = Findings()
     for _ in range(CHECK_FINDINGS + 5):
-        findings.add(Finding("store", "q", 0, "key", "problem"))
+        findings.add(CheckFinding("store", "q", 0, "key", "problem"))
     assert (findings.count, len(findings.kept)) == (CHECK_FINDINGS + 5, CHECK_FINDINGS)
 
 
-def order_of(deferred: list[tuple[int, int]], by_position: bool = False) -> Order:
-    order = Order(0, by_position)
+def order_of(deferred: list[tuple[int, int]], by_position: bool = False) -> LogOrder:
+    order = LogOrder(0, by_position)
     order.expect(array("Q", [rank for rank, _ in deferred]), array("Q", [position for _, position in deferred]))
     return order
 

@@ -12,7 +12,7 @@ from azure.servicebus.exceptions import (
     ServiceBusConnectionError,
 )
 
-from polybus.cli.output import REFUSED, UNREACHABLE, USAGE, Failure, Output, one_line_errors, plain
+from polybus.cli.output import REFUSED, UNREACHABLE, USAGE, CommandFailure, CommandOutput, one_line_errors, plain
 from polybus.cli.overview import bar
 from polybus.cli.sdk_errors import sdk_failure
 from polybus.errors import ConfigError, EntityNotFound, StoreError
@@ -21,7 +21,7 @@ from polybus.errors import ConfigError, EntityNotFound, StoreError
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (Failure("text", 3), 3),
+        (CommandFailure("text", 3), 3),
         (EntityNotFound("text"), REFUSED),
         (StoreError("text"), USAGE),
         (ConfigError("text"), USAGE),
@@ -77,15 +77,15 @@ def test_values_in_json() -> None:
 
 
 def test_results_are_sentences_or_json(capsys: pytest.CaptureFixture[str]) -> None:
-    Output(False).result({"a": 1}, "done")
+    CommandOutput(False).result({"a": 1}, "done")
     assert capsys.readouterr().out == "done\n"
-    Output(True).result({"a": datetime.timedelta(seconds=1)}, "done")
+    CommandOutput(True).result({"a": datetime.timedelta(seconds=1)}, "done")
     assert json.loads(capsys.readouterr().out) == {"a": "PT1S"}
 
 
 def test_tables_show_values_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [("[red]x[/red]", True, 1_000_000, None), ("y", False, 0, datetime.timedelta.max)]
-    Output(False).table("", ("name", "flag", "#count", "end"), rows)
+    CommandOutput(False).table("", ("name", "flag", "#count", "end"), rows)
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["name", "flag", "count", "end"]
     assert lines[1].split() == ["[red]x[/red]", "yes", "1,000,000", "-"]

@@ -25,7 +25,7 @@ from azure.servicebus.management import (
 
 from polybus.errors import BusError, EntityAlreadyExists, EntityNotFound
 from polybus.gateway.atom import documents as atom
-from polybus.gateway.atom.documents import AtomContext, Moment, Page, RuntimeInfo
+from polybus.gateway.atom.documents import AtomContext, FeedPage, Moment, RuntimeInfo
 from polybus.namespace.entities.admission import admit_create, admit_update
 from polybus.namespace.entities.description import EntityAvailability, QueueDescription, TopicDescription
 from polybus.namespace.entities.names import TargetKind, fold, parse_http_path
@@ -105,7 +105,7 @@ class Namespace(HttpTransport):
         handler = getattr(self, f"{request.method.lower()}_{target.kind.name.lower()}")
         update = request.headers.get("If-Match") == "*"
         skip, top = atom.parse_page(query.get("$skip", [None])[0], query.get("$top", [None])[0])
-        page = Page(path, skip, top)
+        page = FeedPage(path, skip, top)
         return handler(target, context, page, self.bodies[-1], update)
 
     def put_entity(self, target, context, page, body, update):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from polybus.errors import ArgumentError
 from polybus.gateway.atom import documents as atom
-from polybus.gateway.atom.documents import AtomContext, Moment, Page, RuntimeInfo
+from polybus.gateway.atom.documents import AtomContext, FeedPage, Moment, RuntimeInfo
 from polybus.namespace.entities.description import (
     AccessRight,
     AuthorizationRule,
@@ -169,7 +169,7 @@ def test_published_is_missing_in_updates_and_authors_in_subscriptions() -> None:
 def everything() -> list[bytes]:
     key = AuthorizationRule(key_name="k", rights=tuple(AccessRight), primary_key="a", secondary_key="b")
     queue = replace(QUEUE, authorization_rules=(key,), forward_to="x", user_metadata="m", enable_partitioning=True)
-    page = Page("$Resources/queues", 0, 1, more=True)
+    page = FeedPage("$Resources/queues", 0, 1, more=True)
     return [
         atom.entity_entry(queue, INFO, CONTEXT, Moment.READ),
         atom.entity_entry(replace(TOPIC, authorization_rules=(key,)), INFO, CONTEXT, Moment.READ),
@@ -261,16 +261,16 @@ def links(document: bytes) -> list[tuple[str | None, str | None]]:
 def test_a_feed_has_two_links_only_if_there_is_more() -> None:
     entities = [(QUEUE, INFO)]
     context = replace(CONTEXT, query="%24skip=0&%24top=1&api-version=2021-05")
-    last = atom.entity_feed(entities, context, QueueDescription, Page("/$Resources/queues", 0, 1))
+    last = atom.entity_feed(entities, context, QueueDescription, FeedPage("/$Resources/queues", 0, 1))
     base = "https://localhost:5300/$Resources/queues"
     assert links(last) == [("self", f"{base}?%24skip=0&%24top=1&api-version=2021-05")]
-    more = atom.entity_feed(entities, context, QueueDescription, Page("/$Resources/queues", 3, 2, more=True))
+    more = atom.entity_feed(entities, context, QueueDescription, FeedPage("/$Resources/queues", 3, 2, more=True))
     assert links(more)[1] == ("next", f"{base}?%24skip=5&%24top=2&api-version=2021-05")
     assert len(links(more)) == 2
 
 
 def test_titles_and_entries_of_feeds() -> None:
-    page = Page("t/subscriptions")
+    page = FeedPage("t/subscriptions")
     feeds = [
         (atom.entity_feed([(QUEUE, INFO)], CONTEXT, QueueDescription, page), "Queues", "../a/q?api-version=2021-05"),
         (atom.entity_feed([(TOPIC, INFO)], CONTEXT, TopicDescription, page), "Topics", "../t?api-version=2021-05"),
@@ -295,7 +295,7 @@ def test_titles_and_entries_of_feeds() -> None:
 
 
 def test_an_empty_feed() -> None:
-    feed = ElementTree.fromstring(atom.entity_feed([], CONTEXT, QueueDescription, Page("$Resources/queues")))
+    feed = ElementTree.fromstring(atom.entity_feed([], CONTEXT, QueueDescription, FeedPage("$Resources/queues")))
     assert [child.tag for child in feed] == [f"{ATOM}{name}" for name in ("title", "id", "updated", "link")]
 
 
@@ -357,7 +357,7 @@ def test_hostile_text_stays_text() -> None:
     queue = replace(QUEUE, user_metadata=evil)
     for document in (
         atom.entity_entry(queue, INFO, context, Moment.READ),
-        atom.entity_feed([(queue, INFO)], context, QueueDescription, Page("<>", more=True)),
+        atom.entity_feed([(queue, INFO)], context, QueueDescription, FeedPage("<>", more=True)),
     ):
         (status,) = ElementTree.fromstring(document).iter(f"{SB}Status")
         assert status.text == "Active"
@@ -438,7 +438,7 @@ def test_rules_come_back_from_their_documents(rule, moment: Moment) -> None:
 
 @given(st.lists(kit.rules, max_size=3))
 def test_feeds_are_well_formed(rules) -> None:
-    feed = ElementTree.fromstring(atom.rule_feed(rules, "t", "s", CONTEXT, Page("t/subscriptions/s/rules")))
+    feed = ElementTree.fromstring(atom.rule_feed(rules, "t", "s", CONTEXT, FeedPage("t/subscriptions/s/rules")))
     assert [entry.findtext(f"{ATOM}title") for entry in feed.findall(f"{ATOM}entry")] == [rule.name for rule in rules]
 
 

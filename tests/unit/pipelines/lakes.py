@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from polybus.pipelines.file_writing import AVRO, PARQUET, TaskFiles
-from polybus.pipelines.lake import Batch, Lake, open_lake
+from polybus.pipelines.lake import Lake, LakeBatch, open_lake
 from polybus.pipelines.layout import HIVE, Layout
 from polybus.spark.columns import COLUMNS, arrow_schema
 
@@ -47,7 +47,7 @@ def opened(root: Path, form: str, levels: tuple[str, ...] = HIVE, entity: str = 
 
 def write(lake: Lake, number: int, *parts: Any, query: str = QUERY, ends: str = "") -> bool:
     """One batch, each part by a task of its own; False where it was in already."""
-    batch = Batch(query, number, ends)
+    batch = LakeBatch(query, number, ends)
     if lake.committed(batch):
         return False
     staging = lake.folder.fresh_staging(batch.id)

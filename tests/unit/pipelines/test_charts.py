@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from polybus.pipelines import charts
 from polybus.pipelines.charts import HEIGHT, WIDTH, Series, number_text, scale_to
-from polybus.pipelines.reports import Section, Table, page, remove_older, time_text, write_page
+from polybus.pipelines.reports import ReportTable, Section, page, remove_older, time_text, write_page
 
 AMOUNTS = st.floats(0, 1e12, allow_nan=False)
 
@@ -219,7 +219,7 @@ def test_a_plot_keeps_its_shape() -> None:
 
 
 def test_a_page_fetches_nothing_and_escapes_everything() -> None:
-    table = Table(["key", "n"], [["<script>alert(1)</script>", 5], ["b", None]])
+    table = ReportTable(["key", "n"], [["<script>alert(1)</script>", 5], ["b", None]])
     content = page("T <1>", "sub & title", [Section("H <2>", "text <3>", charts.bars("p", ["a"], [1]), table)])
     assert "<script" not in content
     assert not re.search(r"https?:|src=|@import|url\(", content)
@@ -267,14 +267,14 @@ def test_colours_stand_out_from_the_ground_in_light_and_in_dark(name: str) -> No
 
 
 def test_columns_of_numbers_are_set_to_the_right() -> None:
-    html = Table(["key", "n"], [["1", 5], ["2", None]]).html()
+    html = ReportTable(["key", "n"], [["1", 5], ["2", None]]).html()
     assert "<td>1</td><td class=number>5</td>" in html
     assert "<td class=number>-</td>" in html
 
 
 def test_a_table_without_rows_says_so_and_long_texts_may_be_broken() -> None:
-    assert '<td class="soft" colspan="2">none</td>' in Table(["key", "n"], []).html()
-    html = Table(["key", "n"], [["k" * 128, 5]]).html()
+    assert '<td class="soft" colspan="2">none</td>' in ReportTable(["key", "n"], []).html()
+    html = ReportTable(["key", "n"], [["k" * 128, 5]]).html()
     assert f"<td class=long>{'k' * 128}</td>" in html
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from polybus.pipelines import history
-from polybus.pipelines.history import History
+from polybus.pipelines.history import RunHistory
 from polybus.pipelines.progress import Progress
 
 
@@ -16,18 +16,18 @@ def progress(batch: int, rows: int, lag: int) -> Progress:
 
 
 def test_a_run_adds_its_batches_up(tmp_path: Path) -> None:
-    kept = History(tmp_path)
+    kept = RunHistory(tmp_path)
     kept.begin()
     kept.batch(progress(4, 100, 30), files=2, size=2048)
     kept.batch(progress(5, 30, 0), files=1, size=512)
     kept.end()
-    (run,) = History(tmp_path).runs()
+    (run,) = RunHistory(tmp_path).runs()
     assert (run.batches, run.batch, run.rows, run.files, run.bytes, run.ms, run.lag) == (2, 5, 130, 3, 2560, 500, 0)
     assert run.outcome(running=False) == "ended"
 
 
 def test_a_run_that_failed_says_why(tmp_path: Path) -> None:
-    kept = History(tmp_path)
+    kept = RunHistory(tmp_path)
     kept.begin()
     kept.end("the bus is away")
     (run,) = kept.runs()
@@ -35,7 +35,7 @@ def test_a_run_that_failed_says_why(tmp_path: Path) -> None:
 
 
 def test_a_run_without_an_end_has_died_unless_somebody_runs_it(tmp_path: Path) -> None:
-    kept = History(tmp_path)
+    kept = RunHistory(tmp_path)
     kept.begin()
     kept.batch(progress(0, 1, 0), 0, 0)
     with (tmp_path / "runs.jsonl").open("a") as out:
@@ -46,7 +46,7 @@ def test_a_run_without_an_end_has_died_unless_somebody_runs_it(tmp_path: Path) -
 
 def test_a_line_that_was_cut_off_hides_no_later_run(tmp_path: Path) -> None:
     (tmp_path / "runs.jsonl").write_text('{"at": "x", "event": "begin"}\n{"event": "ba')
-    kept = History(tmp_path)
+    kept = RunHistory(tmp_path)
     kept.begin()
     kept.end(figures={"messages": 3})
     assert [run.outcome(running=False) for run in kept.runs()] == ["died", "ended"]
@@ -55,7 +55,7 @@ def test_a_line_that_was_cut_off_hides_no_later_run(tmp_path: Path) -> None:
 
 def test_old_runs_are_dropped_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "PIPELINE_HISTORY_LINES", 12)
-    kept = History(tmp_path)
+    kept = RunHistory(tmp_path)
     for number in range(8):
         kept.begin()
         kept.batch(progress(number, number, 0), 0, 0)
@@ -66,4 +66,4 @@ def test_old_runs_are_dropped_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_nothing_is_remembered_of_a_pipeline_that_never_ran(tmp_path: Path) -> None:
-    assert History(tmp_path).runs() == []
+    assert RunHistory(tmp_path).runs() == []

@@ -11,7 +11,7 @@ import pytest
 
 from polybus.pipelines.reports import write_page
 from polybus.pipelines.skew_page import Lag, Skew
-from polybus.pipelines.sla_page import Sla, Targets, Window
+from polybus.pipelines.sla_page import Sla, SlaWindow, Targets
 from polybus.pipelines.traffic import HotKey, KeyBucket, PartitionLoad, spread, what_if
 from tests.unit.pipelines.browser import Browser, chromium
 from tests.unit.pipelines.looking import look_at
@@ -50,10 +50,10 @@ def empty_skew() -> Skew:
 
 def large_sla() -> Sla:
     """Two hundred windows over midnight with a gap in them."""
-    windows = [Window(NOON + timedelta(minutes=5 * number)) for number in range(200)]
+    windows = [SlaWindow(NOON + timedelta(minutes=5 * number)) for number in range(200)]
     for number in [*range(60), *range(70, 200)]:
         latency = {name: (2 + math.sin(number)) * times for name, times in (("p50", 9), ("p95", 40), ("p99", 900))}
-        windows[number] = Window(
+        windows[number] = SlaWindow(
             windows[number].start, 1_234, 1_200, number % 9, 0, 40, {**latency, "max": 90_000.0 + number}, 1.1
         )
     reasons = [("MaxDeliveryCountExceeded", 500), ("a reason that goes on and on " * 9, 3)]
@@ -64,7 +64,7 @@ def large_sla() -> Sla:
 
 
 def small_sla() -> Sla:
-    window = Window(NOON, 12, 10, 2, 0, 1, {"p50": 12_800, "p95": 12_820, "p99": 12_820, "max": 12_820}, 1.1)
+    window = SlaWindow(NOON, 12, 10, 2, 0, 1, {"p50": 12_800, "p95": 12_820, "p99": 12_820, "max": 12_820}, 1.1)
     return Sla("orders", "since noon", [window], [(1, 9), (2, 1)], [("<too bad>", 2)], Targets({"max": 1}))
 
 

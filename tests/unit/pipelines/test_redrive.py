@@ -20,7 +20,7 @@ from polybus.pipelines.declaration import parse
 from polybus.pipelines.letters import check_columns
 from polybus.pipelines.redrive import RedriveKind, planned, prune, write_outcomes
 from polybus.pipelines.repairs import Repaired, letter_of
-from polybus.pipelines.resubmitting import Letter, Outcome, Pace, Resubmission, batches
+from polybus.pipelines.resubmitting import Letter, Resubmission, ResubmitOutcome, SendRate, batches
 
 HEAD = """
 bus: {connectionStringEnv: BUS}
@@ -89,7 +89,7 @@ class DeadLetters:
 
 
 def resubmit(bus: DeadLetters, letters: list[Letter], rate: float | None = None) -> dict[int, tuple[str, str | None]]:
-    pace = Pace(rate, bus.clock.now, bus.clock.wait)
+    pace = SendRate(rate, bus.clock.now, bus.clock.wait)
     return {each.letter.number: (each.what, each.detail) for each in Resubmission(bus, pace).run(iter(letters))}
 
 
@@ -338,7 +338,7 @@ def test_the_columns_of_a_query_that_repair_something() -> None:
 
 def test_outcomes_are_written_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "run=1" / "outcomes.parquet"
-    told = [Outcome(Letter(1, "a"), "moved"), Outcome(Letter(2, "", fault="f"), "refused", "f")]
+    told = [ResubmitOutcome(Letter(1, "a"), "moved"), ResubmitOutcome(Letter(2, "", fault="f"), "refused", "f")]
     assert write_outcomes(path, told) == {"moved": 1, "refused": 1}
     assert pq.read_table(path, partitioning=None).to_pylist() == [
         {"sequence_number": 1, "destination": "a", "outcome": "moved", "detail": None},
@@ -347,9 +347,9 @@ def test_outcomes_are_written_and_counted(tmp_path: Path) -> None:
 
 
 def test_outcomes_of_a_run_that_fails_are_written_as_far_as_it_came(tmp_path: Path) -> None:
-    def outcomes() -> Iterator[Outcome]:
+    def outcomes() -> Iterator[ResubmitOutcome]:
         for number in range(2_500):
-            yield Outcome(Letter(number, "a"), "moved")
+            yield ResubmitOutcome(Letter(number, "a"), "moved")
         raise ServerBusy("away")
 
     with pytest.raises(ServerBusy):

@@ -10,22 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polybus.errors import ConfigError
-from polybus.pipelines.replay_plan import Pace, Plan, Step, read_plan, slot_us, steps
+from polybus.pipelines.replay_plan import Pace, Plan, ReplayStep, read_plan, slot_us, steps
 
 COUNTS = st.dictionaries(st.integers(0, 1_000), st.integers(1, 50)).map(lambda told: list(told.items()))
 
 
 def test_without_waiting_slots_go_together_up_to_the_bound() -> None:
     found = steps([(7, 5), (1, 10), (3, 10), (4, 11)], slot=100, speed=0, max_rows=20)
-    assert found == [Step(100, 400, 20), Step(400, 800, 16)]
+    assert found == [ReplayStep(100, 400, 20), ReplayStep(400, 800, 16)]
 
 
 def test_with_a_speed_each_slot_is_a_step() -> None:
-    assert steps([(2, 1), (0, 1)], slot=100, speed=1.0, max_rows=20) == [Step(0, 100, 1), Step(200, 300, 1)]
+    assert steps([(2, 1), (0, 1)], slot=100, speed=1.0, max_rows=20) == [ReplayStep(0, 100, 1), ReplayStep(200, 300, 1)]
 
 
 def test_a_slot_that_is_larger_than_the_bound_stays_whole() -> None:
-    assert steps([(0, 1), (1, 90), (2, 1)], 10, 0, 20) == [Step(0, 10, 1), Step(10, 20, 90), Step(20, 30, 1)]
+    expected = [ReplayStep(0, 10, 1), ReplayStep(10, 20, 90), ReplayStep(20, 30, 1)]
+    assert steps([(0, 1), (1, 90), (2, 1)], 10, 0, 20) == expected
 
 
 @given(COUNTS, st.sampled_from([0.0, 2.0]), st.integers(1, 100))
@@ -54,7 +55,7 @@ def test_rows_are_due_as_far_apart_as_they_were_divided_by_the_speed() -> None:
 def test_a_plan_is_kept_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     assert read_plan(path) is None
-    plan = Plan([Step(1, 2, 3), Step(5, 6, 7)], done=True)
+    plan = Plan([ReplayStep(1, 2, 3), ReplayStep(5, 6, 7)], done=True)
     plan.write(path)
     assert read_plan(path) == plan
     assert plan.rows == 10

@@ -15,7 +15,7 @@ from polybus.pipelines import events
 from polybus.pipelines.declaration import parse
 from polybus.pipelines.events import Journal, advanced, load_journal, save_journal
 from polybus.pipelines.sla import SlaKind
-from polybus.pipelines.sla_page import Sla, Targets, Window, filled
+from polybus.pipelines.sla_page import Sla, SlaWindow, Targets, filled
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -25,7 +25,7 @@ MINUTE = timedelta(minutes=1)
 
 
 def test_windows_in_which_nothing_happened_are_windows_too() -> None:
-    windows = [Window(NOON, completed=1), Window(NOON + 3 * MINUTE, completed=2)]
+    windows = [SlaWindow(NOON, completed=1), SlaWindow(NOON + 3 * MINUTE, completed=2)]
     assert [(window.start, window.completed) for window in filled(windows, 60_000, 100)] == [
         (NOON, 1),
         (NOON + MINUTE, 0),
@@ -36,34 +36,34 @@ def test_windows_in_which_nothing_happened_are_windows_too() -> None:
 
 
 def test_of_many_windows_the_newest_are_shown() -> None:
-    windows = [Window(NOON), Window(NOON + 100_000 * MINUTE, completed=2)]
+    windows = [SlaWindow(NOON), SlaWindow(NOON + 100_000 * MINUTE, completed=2)]
     shown = filled(windows, 60_000, 10)
     assert len(shown) == 10
     assert shown[-1].completed == 2
 
 
 def test_the_dead_letter_rate_is_of_what_ended() -> None:
-    assert Window(NOON, enqueued=100, completed=15, dead=5).dead_letter_rate == 0.25
-    assert Window(NOON, enqueued=100).dead_letter_rate is None
+    assert SlaWindow(NOON, enqueued=100, completed=15, dead=5).dead_letter_rate == 0.25
+    assert SlaWindow(NOON, enqueued=100).dead_letter_rate is None
 
 
 @pytest.mark.parametrize(
     ("window", "broken"),
     [
-        (Window(NOON, completed=99, dead=1, latency_ms={"p95": 500, "max": 900}), []),
-        (Window(NOON, completed=98, dead=2, latency_ms={"p95": 501, "max": 900}), ["p95", "dead letters"]),
-        (Window(NOON), []),
+        (SlaWindow(NOON, completed=99, dead=1, latency_ms={"p95": 500, "max": 900}), []),
+        (SlaWindow(NOON, completed=98, dead=2, latency_ms={"p95": 501, "max": 900}), ["p95", "dead letters"]),
+        (SlaWindow(NOON), []),
     ],
 )
-def test_a_promise_is_broken_by_more_than_it_allows(window: Window, broken: list[str]) -> None:
+def test_a_promise_is_broken_by_more_than_it_allows(window: SlaWindow, broken: list[str]) -> None:
     assert window.broken(Targets({"p95": 500, "max": 1000}, 0.01)) == broken
     assert window.broken(Targets()) == []
 
 
 def test_the_page_has_every_number_beside_its_plot() -> None:
     windows = [
-        Window(NOON, 10, 8, 2, 1, 3, {"p50": 10, "p95": 20, "p99": 30, "max": 45.5}, 1.2),
-        Window(NOON + MINUTE, enqueued=4),
+        SlaWindow(NOON, 10, 8, 2, 1, 3, {"p50": 10, "p95": 20, "p99": 30, "max": 45.5}, 1.2),
+        SlaWindow(NOON + MINUTE, enqueued=4),
     ]
     sla = Sla("orders", "just now", windows, [(1, 6), (2, 2)], [("<why>", 2)], Targets({"p50": 5}, 0.5))
     html = sla.html()
@@ -79,7 +79,7 @@ def test_the_page_has_every_number_beside_its_plot() -> None:
     ):
         assert text in html
     assert sla.broken == 1
-    later = Sla("orders", "now", [*windows, Window(NOON + timedelta(days=1, seconds=3))], [], [], Targets())
+    later = Sla("orders", "now", [*windows, SlaWindow(NOON + timedelta(days=1, seconds=3))], [], [], Targets())
     assert "01-31 12:00:00" in later.html()
     assert "Promised" not in later.html()
 

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from polybus.errors import ConfigError
 from polybus.pipelines.backoff import Restart, pause_ms
 from polybus.pipelines.fields import Fields
-from polybus.pipelines.handles import Handle, Report
-from polybus.pipelines.kind import Context, JobKind, Kind, Origin, StreamKind
+from polybus.pipelines.handles import Report, RunHandle
+from polybus.pipelines.kind import Context, JobKind, Origin, PipelineKind, StreamKind
 from polybus.pipelines.progress import Progress
 from polybus.pipelines.supervised import Phase, Supervised
 
 
-class Work(Handle):
+class Work(RunHandle):
     """What was started, as a test wants it to go."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class Care:
 
     folder = Path()
 
-    def __init__(self, kind: Kind, once: bool = False, restart: Restart | None = None) -> None:
+    def __init__(self, kind: PipelineKind, once: bool = False, restart: Restart | None = None) -> None:
         self.lines: list[str] = []
         self.started: list[Work] = []
         self.broken: Exception | None = None
@@ -94,7 +94,7 @@ class Care:
         context = Context(self.folder, once, self.lines.append)
         self.it = Supervised(kind, context, self._launch, restart or Restart(1_000, 8_000), random.Random(7))
 
-    def _launch(self) -> Handle:
+    def _launch(self) -> RunHandle:
         if self.broken is not None:
             raise self.broken
         self.started.append(Work())

@@ -9,7 +9,7 @@ import pytest
 from rules_kit import NOON, SOME_ID, Ids, Message
 
 from polybus.errors import BugError
-from polybus.rules import REMOVED, Change, RuleEvaluationError, SqlAction, Value
+from polybus.rules import REMOVED, PropertyChange, RuleEvaluationError, SqlAction, Value
 
 
 def changes(text: str, user: dict[str, Value] | None = None, **system: Value) -> dict[str, object]:
@@ -165,7 +165,7 @@ def test_the_message_itself_is_not_touched() -> None:
 
 def test_parameters_of_an_action() -> None:
     action = SqlAction("SET a = @when", {"@when": datetime(2026, 1, 1)})
-    assert action.apply(Message()) == [Change("user", "a", datetime(2026, 1, 1, tzinfo=UTC))]
+    assert action.apply(Message()) == [PropertyChange("user", "a", datetime(2026, 1, 1, tzinfo=UTC))]
 
 
 def test_actions_and_changes_are_equal_by_what_they_say() -> None:
@@ -174,11 +174,11 @@ def test_actions_and_changes_are_equal_by_what_they_say() -> None:
     assert SqlAction("SET a = 1") != SqlAction("SET a = 2")
     assert hash(SqlAction("SET a = 1")) == hash(SqlAction("SET a = 1"))
     assert SqlAction("SET a = 1").text == "SET a = 1"
-    assert Change("user", "a", 1) == Change("user", "a", 1)
-    assert Change("user", "a", 1) != Change("user", "a", 1.0)
-    assert Change("user", "a", REMOVED) != Change("user", "a", None)
-    assert len({Change("sys", "label", "x"), Change("sys", "label", "x")}) == 1
-    assert repr(Change("user", "a", REMOVED)) == "Change('user', 'a', REMOVED)"
+    assert PropertyChange("user", "a", 1) == PropertyChange("user", "a", 1)
+    assert PropertyChange("user", "a", 1) != PropertyChange("user", "a", 1.0)
+    assert PropertyChange("user", "a", REMOVED) != PropertyChange("user", "a", None)
+    assert len({PropertyChange("sys", "label", "x"), PropertyChange("sys", "label", "x")}) == 1
+    assert repr(PropertyChange("user", "a", REMOVED)) == "Change('user', 'a', REMOVED)"
     assert repr(SqlAction("SET a = 1")) == "SqlAction('SET a = 1')"
 
 

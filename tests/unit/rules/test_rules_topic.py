@@ -8,11 +8,11 @@ from rules_kit import Ids, Message
 from polybus.errors import EntityAlreadyExists, EntityNotFound, QuotaExceeded
 from polybus.limits import SQL_RULES_PER_TOPIC
 from polybus.rules import (
-    Change,
     Copy,
     CorrelationFilter,
     FalseFilter,
     Filter,
+    PropertyChange,
     Rule,
     SqlAction,
     SqlFilter,
@@ -78,9 +78,9 @@ def test_each_matching_rule_with_an_action_makes_its_own_copy() -> None:
     )
     assert matched(topic, BLUE) == [
         (1, None, [], None),
-        (1, "second", [Change("user", "n", 2)], None),
-        (1, "first", [Change("user", "n", 1)], None),
-        (1, "third", [Change("user", "n", 3)], None),
+        (1, "second", [PropertyChange("user", "n", 2)], None),
+        (1, "first", [PropertyChange("user", "n", 1)], None),
+        (1, "third", [PropertyChange("user", "n", 3)], None),
     ]
 
 
@@ -89,7 +89,7 @@ def test_actions_see_the_original_message() -> None:
     rules = [rule("a", "color = 'blue'", action), rule("b", "color = 'blue'", action)]
     topic = TopicRules.with_rules({1: rules, 2: rules})
     copies = topic.match(Message({"color": "blue", "n": 1}))
-    assert [copy.changes[0] for copy in copies] == [Change("user", "n", 2)] * 4
+    assert [copy.changes[0] for copy in copies] == [PropertyChange("user", "n", 2)] * 4
 
 
 def test_subscriptions_come_in_the_order_of_their_ids() -> None:
@@ -112,7 +112,7 @@ def test_a_failing_rule_is_no_match_and_the_others_count() -> None:
     )
     assert matched(topic, BLUE) == [
         (1, None, [], None),
-        (1, "acts", [Change("user", "a", 1)], None),
+        (1, "acts", [PropertyChange("user", "a", 1)], None),
         (1, "bad", [], "DivideByZeroException"),
         (2, "bad", [], "DivideByZeroException"),
         (3, None, [], None),
@@ -147,7 +147,7 @@ def test_new_ids_reach_filters_and_actions() -> None:
     ids = Ids()
     (copy,) = topic.match(BLUE, ids)
     assert ids.taken == 3
-    assert copy.changes == [Change("user", "a", Ids()().__class__(int=3))]
+    assert copy.changes == [PropertyChange("user", "a", Ids()().__class__(int=3))]
 
 
 def test_rules_are_added_replaced_and_removed() -> None:
@@ -162,10 +162,10 @@ def test_rules_are_added_replaced_and_removed() -> None:
     changed = rule("first", CorrelationFilter(label="order"), "SET a = 1")
     topic.replace(1, changed)
     assert topic.rules_of(1) == [changed, second]
-    assert matched(topic, BLUE) == [(1, "first", [Change("user", "a", 1)], None)]
+    assert matched(topic, BLUE) == [(1, "first", [PropertyChange("user", "a", 1)], None)]
 
     topic.replace(1, rule("second", TrueFilter()))
-    assert matched(topic, BLUE) == [(1, None, [], None), (1, "first", [Change("user", "a", 1)], None)]
+    assert matched(topic, BLUE) == [(1, None, [], None), (1, "first", [PropertyChange("user", "a", 1)], None)]
 
     topic.remove(1, "first")
     assert matched(topic, BLUE) == [(1, None, [], None)]

@@ -15,7 +15,7 @@ from polybus.limits import SPARK_LAYOUT_BYTES, SPARK_LAYOUTS
 from polybus.message.message import build
 from polybus.spark.layouts import Layouts, layouts_of
 from polybus.spark.sections import Sections
-from polybus.spark.walking import Walk
+from polybus.spark.walking import SectionWalk
 from tests.unit.spark.test_records import EVERY, ODD, built
 
 
@@ -42,7 +42,7 @@ def _shown(found: Sections) -> list[object]:
 
 def _walked(raws: list[bytes], columns: tuple[str, ...]) -> list[object]:
     data, at, end = _laid_out(raws)
-    return _shown(Sections(Walk(data, at.copy(), end), columns))
+    return _shown(Sections(SectionWalk(data, at.copy(), end), columns))
 
 
 def _known(layouts: Layouts, raws: list[bytes]) -> list[object]:
@@ -73,7 +73,7 @@ def test_messages_that_are_alike_are_walked_once(monkeypatch: pytest.MonkeyPatch
     alike = [build(b"%04d" % number, message_id="id", application={"a": "b"}).raw for number in range(200)]
     _known(layouts, alike)
     expected = _walked(alike, EVERY)
-    monkeypatch.setattr(Walk, "section", None)
+    monkeypatch.setattr(SectionWalk, "section", None)
     assert _known(layouts, alike) == expected
 
 

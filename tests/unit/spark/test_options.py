@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from polybus.errors import ConfigError
-from polybus.spark.connection import Connection
+from polybus.spark.connection import BusConnection
 from polybus.spark.options import sink_options, source_options
 
 STRING = "Endpoint=sb://127.0.0.1:5672;SharedAccessKeyName=root;SharedAccessKey=secret;UseDevelopmentEmulator=true;"
@@ -122,7 +122,7 @@ def test_no_text_shows_the_key() -> None:
     ],
 )
 def test_emulators_are_spoken_to_in_clear_text_and_others_over_tls(string: str, tls: bool, port: int) -> None:
-    connection = Connection(string)
+    connection = BusConnection(string)
     assert (connection.tls, connection.port) == (tls, port)
 
 

@@ -15,7 +15,7 @@ from polybus.limits import SPARK_INTAKE_BYTES
 from polybus.message.message import build
 from polybus.partition.records import message_record
 from polybus.spark.planning import Range
-from polybus.spark.reading import END_KEY, DataLoss, RangesRead, losses, report_losses
+from polybus.spark.range_reading import END_KEY, DataLoss, RangesRead, losses, report_losses
 from polybus.spark.transport import Patience
 
 COLUMNS = ("partition", "position")

@@ -20,7 +20,7 @@ from polybus.message.overlay import Overlay
 from polybus.message.rendering import Marks
 from polybus.partition.records import HEAD_BYTES, message_record
 from polybus.spark.columns import COLUMNS, ON_REQUEST
-from polybus.spark.records import HEAD, Records
+from polybus.spark.record_columns import HEAD, RecordColumns
 
 PARTITION = 9
 EVERY = (*COLUMNS, *ON_REQUEST)
@@ -111,7 +111,7 @@ def _decoded(sent: list[Sent], columns: tuple[str, ...]) -> list[dict[str, Any]]
         pa.array([each.settled for each in sent]).cast(pa.uint8()),
     ]
     batch = pa.RecordBatch.from_arrays(arrays, names=["record", "settled"])
-    made = Records(batch, columns).batch()
+    made = RecordColumns(batch, columns).batch()
     made.validate(full=True)
     found: list[dict[str, Any]] = made.to_pylist()
     return found

@@ -41,7 +41,7 @@ class GatedBus:
 @pytest.fixture
 def bus(monkeypatch: pytest.MonkeyPatch) -> GatedBus:
     made = GatedBus()
-    monkeypatch.setattr(staging, "Bus", lambda *_: made)
+    monkeypatch.setattr(staging, "BusClient", lambda *_: made)
     monkeypatch.setattr(staging, "SPARK_STAGE_ROWS", 10)
     return made
 

@@ -17,7 +17,7 @@ from polybus.spark.bus import CursorState, LogState
 from polybus.spark.offsets import offset_from
 from polybus.spark.options import source_options
 from polybus.spark.planning import PartitionEnd
-from polybus.spark.reading import DataLoss
+from polybus.spark.range_reading import DataLoss
 from polybus.spark.stream_reader import ServiceBusStreamReader
 from polybus.spark.transport import Patience
 
@@ -96,7 +96,7 @@ class TableBus:
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
     for module in (stream_reader, lease):
-        monkeypatch.setattr(module, "Bus", lambda *_: TableBus(made))
+        monkeypatch.setattr(module, "BusClient", lambda *_: TableBus(made))
     return made
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from polybus.errors import MessageLockLost, PartitionUnavailable
 from polybus.testing.history import OK, Op
-from polybus.testing.verifier import Kind
+from polybus.testing.verifier import FindingKind
 from polybus.testing.verifier.contents import SCHEDULED
 from tests.support.reference import Message, ReferenceBus, ReferencePartition, SessionLock, Ticket
 from tests.support.reference.parts import Batch, Command
@@ -25,7 +25,7 @@ from .planting import Sometimes, plant
 # Durability
 
 
-@plant(Kind.LOST)
+@plant(FindingKind.LOST)
 class AcknowledgesBeforeWriting(ReferencePartition):
     def submit(self, command: Command, ticket: Ticket) -> None:
         super().submit(command, ticket)
@@ -33,14 +33,14 @@ class AcknowledgesBeforeWriting(ReferencePartition):
             ticket.resolve(OK, [None] * len(command.args[0]))
 
 
-@plant(Kind.LOST)
+@plant(FindingKind.LOST)
 class SkipsSync(Sometimes):
     def write(self, batch: Batch) -> None:
         if not batch or not self.every(6):
             super().write(batch)
 
 
-@plant(Kind.LOST)
+@plant(FindingKind.LOST)
 class AnswersWaitingSendsOkWhenFenced(ReferencePartition):
     def crash(self, written: int) -> None:
         for command, ticket in self.waiting:
@@ -49,7 +49,7 @@ class AnswersWaitingSendsOkWhenFenced(ReferencePartition):
         super().crash(written)
 
 
-@plant(Kind.LOST)
+@plant(FindingKind.LOST)
 class ForgetsSchedulesAtRestart(ReferencePartition):
     def load(self) -> None:
         super().load()
@@ -58,19 +58,19 @@ class ForgetsSchedulesAtRestart(ReferencePartition):
                 self.drop(message.number)
 
 
-@plant(Kind.LOST)
+@plant(FindingKind.LOST)
 class LosesAbandoned(Sometimes):
     def settle(self, token: str, how: str) -> None:
         super().settle(token, Op.COMPLETE if how == Op.ABANDON and self.every(2) else how)
 
 
-@plant(Kind.LOST)
+@plant(FindingKind.LOST)
 class LosesDeadLettered(ReferencePartition):
     def settle(self, token: str, how: str) -> None:
         super().settle(token, Op.COMPLETE if how == Op.DEAD_LETTER else how)
 
 
-@plant(Kind.LOST)
+@plant(FindingKind.LOST)
 class LosesDeferred(ReferencePartition):
     def settle(self, token: str, how: str) -> None:
         super().settle(token, Op.COMPLETE if how == Op.DEFER else how)
@@ -79,13 +79,13 @@ class LosesDeferred(ReferencePartition):
 # Copies
 
 
-@plant(Kind.INVENTED)
+@plant(FindingKind.INVENTED)
 class KeepsReroutedCopies(ReferenceBus):
     def remove_copies(self, partition: ReferencePartition, origin: int) -> None:
         pass
 
 
-@plant(Kind.INVENTED)
+@plant(FindingKind.INVENTED)
 class StoresRefusedSends(ReferenceBus):
     def at(self, queue: str, index: int) -> ReferencePartition:
         return self.partitions[queue][index]
@@ -97,7 +97,7 @@ class StoresRefusedSends(ReferenceBus):
         return ticket
 
 
-@plant(Kind.INVENTED)
+@plant(FindingKind.INVENTED)
 class LeavesScheduledCopyBehind(ReferencePartition):
     def tick(self) -> None:
         before = {n: m for n, m in self.messages.items() if m.state == SCHEDULED}
@@ -107,7 +107,7 @@ class LeavesScheduledCopyBehind(ReferencePartition):
                 self.put(replace(message, due_ms=message.due_ms + 60_000))
 
 
-@plant(Kind.DUPLICATED)
+@plant(FindingKind.DUPLICATED)
 class AcknowledgesSecondCompletion(ReferencePartition):
     def settle(self, token: str, how: str) -> None:
         try:
@@ -117,20 +117,20 @@ class AcknowledgesSecondCompletion(ReferencePartition):
                 raise
 
 
-@plant(Kind.DUPLICATE_ACCEPTED)
+@plant(FindingKind.DUPLICATE_ACCEPTED)
 class ForgetsDuplicatesAtRestart(ReferencePartition):
     def load(self) -> None:
         super().load()
         self.seen = {}
 
 
-@plant(Kind.DUPLICATE_ACCEPTED)
+@plant(FindingKind.DUPLICATE_ACCEPTED)
 class RoutesDuplicatesApart(ReferenceBus):
     def key(self, queue: str, message: Message) -> str | None:
         return message.session or message.key
 
 
-@plant(Kind.DUPLICATE_ACCEPTED)
+@plant(FindingKind.DUPLICATE_ACCEPTED)
 class ClosesDuplicateWindowEarly(ReferencePartition):
     def is_duplicate(self, message: Message) -> bool:
         window = self.options.dedup_window_ms
@@ -139,7 +139,7 @@ class ClosesDuplicateWindowEarly(ReferencePartition):
         return super().is_duplicate(message)
 
 
-@plant(Kind.CANCELLED)
+@plant(FindingKind.CANCELLED)
 class DeliversCancelled(ReferencePartition):
     def cancel(self, number: int) -> None:
         kept = self.messages.get(number)
@@ -151,7 +151,7 @@ class DeliversCancelled(ReferencePartition):
 # Order and numbers
 
 
-@plant(Kind.ORDER)
+@plant(FindingKind.ORDER)
 class ReordersSessions(Sometimes):
     def next_free(self, state: str, session: SessionLock | None) -> Message | None:
         first = super().next_free(state, session)
@@ -161,7 +161,7 @@ class ReordersSessions(Sometimes):
         return next((m for m in reversed(same) if self.is_free(m)), first)
 
 
-@plant(Kind.ORDER)
+@plant(FindingKind.ORDER)
 class ReordersKeys(Sometimes):
     def next_free(self, state: str, session: SessionLock | None) -> Message | None:
         first = super().next_free(state, session)
@@ -171,7 +171,7 @@ class ReordersKeys(Sometimes):
         return next((m for m in reversed(same) if self.is_free(m)), first)
 
 
-@plant(Kind.ORDER)
+@plant(FindingKind.ORDER)
 class NumbersSendsBackwards(Sometimes):
     def next_number(self) -> int:
         """Numbers go 2, 1, 4, 3, …"""
@@ -179,14 +179,14 @@ class NumbersSendsBackwards(Sometimes):
         return number + 1 if number % 2 else number - 1
 
 
-@plant(Kind.NUMBERS)
+@plant(FindingKind.NUMBERS)
 class ReusesNumbersAfterRestart(ReferencePartition):
     def load(self) -> None:
         super().load()
         self.last_number = max(self.messages, default=self.index << 48)
 
 
-@plant(Kind.NUMBERS)
+@plant(FindingKind.NUMBERS)
 class NumbersWithWrongPartition(Sometimes):
     def next_number(self) -> int:
         number = super().next_number()
@@ -195,7 +195,7 @@ class NumbersWithWrongPartition(Sometimes):
         return number ^ (1 << 48)
 
 
-@plant(Kind.NUMBERS)
+@plant(FindingKind.NUMBERS)
 class MovesKeysAtRestart(ReferenceBus):
     restarts = 0
 

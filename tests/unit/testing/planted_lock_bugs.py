@@ -14,7 +14,7 @@ from typing import Any
 from polybus.clock import Now
 from polybus.errors import BusError, MessageLockLost
 from polybus.testing.history import Op
-from polybus.testing.verifier import Kind
+from polybus.testing.verifier import FindingKind
 from polybus.testing.verifier.contents import ACTIVE
 from tests.support.reference import Delivery, Message, ReferenceBus, ReferencePartition, SessionLock
 from tests.support.reference.parts import MessageLock
@@ -24,19 +24,19 @@ from .planting import ManyLocks, Sometimes, plant
 # Locks
 
 
-@plant(Kind.TWO_HOLDERS)
+@plant(FindingKind.TWO_HOLDERS)
 class DeliversWhileLocked(ManyLocks):
     def is_free(self, message: Message) -> bool:
         return super().is_free(message) or self.every(6)
 
 
-@plant(Kind.TWO_HOLDERS)
+@plant(FindingKind.TWO_HOLDERS)
 class EndsLocksEarly(ReferencePartition):
     def is_held(self, lock: MessageLock, now: Now) -> bool:
         return super().is_held(lock, Now(now.wall_ms, now.mono_ms + self.options.lock_ms * 3 // 4))
 
 
-@plant(Kind.TWO_HOLDERS)
+@plant(FindingKind.TWO_HOLDERS)
 class GivesSessionToTwo(ReferencePartition):
     def session_is_taken(self, session: str) -> bool:
         return False
@@ -60,7 +60,7 @@ class Remembering(ManyLocks):
         return lock
 
 
-@plant(Kind.SETTLED_LATE)
+@plant(FindingKind.SETTLED_LATE)
 class AcceptsStaleEpoch(Remembering):
     def find_lock(self, token: str) -> MessageLock:
         try:
@@ -71,7 +71,7 @@ class AcceptsStaleEpoch(Remembering):
             return self.revive(token)
 
 
-@plant(Kind.SETTLED_LATE)
+@plant(FindingKind.SETTLED_LATE)
 class AcceptsExpiredLock(Remembering):
     def find_lock(self, token: str) -> MessageLock:
         try:
@@ -82,39 +82,39 @@ class AcceptsExpiredLock(Remembering):
             return self.revive(token)
 
 
-@plant(Kind.SETTLED_LATE)
+@plant(FindingKind.SETTLED_LATE)
 class RenewsUnknownTokens(ReferencePartition):
     def renew(self, token: str) -> None:
         if token in self.locks:
             super().renew(token)
 
 
-@plant(Kind.SETTLED_LATE)
+@plant(FindingKind.SETTLED_LATE)
 class RenewsLostSessions(ReferencePartition):
     def renew_session(self, lock: SessionLock) -> None:
         if self.sessions.get(lock.session) is lock:
             super().renew_session(lock)
 
 
-@plant(Kind.REDELIVERED)
+@plant(FindingKind.REDELIVERED)
 class RedeliversCompleted(Sometimes):
     def settle(self, token: str, how: str) -> None:
         super().settle(token, Op.ABANDON if how == Op.COMPLETE and self.every(4) else how)
 
 
-@plant(Kind.REDELIVERED)
+@plant(FindingKind.REDELIVERED)
 class DeliversDeferredAsActive(ReferencePartition):
     def settle(self, token: str, how: str) -> None:
         super().settle(token, Op.ABANDON if how == Op.DEFER else how)
 
 
-@plant(Kind.DELIVERY_COUNT)
+@plant(FindingKind.DELIVERY_COUNT)
 class ForgetsDeliveryCounts(ReferencePartition):
     def give_back(self, message: Message) -> None:
         pass
 
 
-@plant(Kind.DELIVERY_COUNT)
+@plant(FindingKind.DELIVERY_COUNT)
 class DeliversOverMaximum(ReferencePartition):
     def give_back(self, message: Message) -> None:
         if message.state == ACTIVE:
@@ -126,13 +126,13 @@ class DeliversOverMaximum(ReferencePartition):
 # Transactions and batches
 
 
-@plant(Kind.TORN)
+@plant(FindingKind.TORN)
 class CommitsInPart(ReferencePartition):
     def transact(self, members: Sequence[tuple[str, Any]]) -> None:
         super().transact(members[:-1])
 
 
-@plant(Kind.TORN)
+@plant(FindingKind.TORN)
 class CommitsInPartWhenCrashing(ReferencePartition):
     def crash(self, written: int) -> None:
         for command, _ in self.waiting[written:]:
@@ -144,7 +144,7 @@ class CommitsInPartWhenCrashing(ReferencePartition):
         super().crash(written)
 
 
-@plant(Kind.TORN)
+@plant(FindingKind.TORN)
 class WritesBatchesInPart(ReferencePartition):
     def crash(self, written: int) -> None:
         for command, _ in self.waiting[written:]:
@@ -153,14 +153,14 @@ class WritesBatchesInPart(ReferencePartition):
         super().crash(written)
 
 
-@plant(Kind.TORN)
+@plant(FindingKind.TORN)
 class CommitsOnRollback(ReferenceBus):
     def rollback(self, name: str) -> None:
         self.transaction(name)
         self.commit(name)
 
 
-@plant(Kind.TORN)
+@plant(FindingKind.TORN)
 class ShowsUncommittedSends(ReferenceBus):
     def join(self, name: str, queue: str, how: str, subject: Any) -> None:
         super().join(name, queue, how, subject)
@@ -172,14 +172,14 @@ class ShowsUncommittedSends(ReferenceBus):
 # The rest
 
 
-@plant(Kind.COUNTERS)
+@plant(FindingKind.COUNTERS)
 class LetsCountersDrift(Sometimes):
     def tally(self, state: str, by: int) -> None:
         if by > 0 or not self.every(5):
             super().tally(state, by)
 
 
-@plant(Kind.CORRUPTED)
+@plant(FindingKind.CORRUPTED)
 class SwapsBodies(Sometimes):
     def lock(self, message: Message, session: SessionLock | None) -> Delivery:
         delivery = super().lock(message, session)
@@ -188,19 +188,19 @@ class SwapsBodies(Sometimes):
         return delivery
 
 
-@plant(Kind.CORRUPTED)
+@plant(FindingKind.CORRUPTED)
 class SwapsSessions(Sometimes):
     def store(self, message: Message) -> int:
         return super().store(replace(message, session="s1") if message.session and self.every(5) else message)
 
 
-@plant(Kind.EARLY)
+@plant(FindingKind.EARLY)
 class DeliversScheduledEarly(ReferencePartition):
     def is_due(self, message: Message, now: Now) -> bool:
         return message.due_ms <= now.wall_ms + 1_500
 
 
-@plant(Kind.EXPIRED)
+@plant(FindingKind.EXPIRED)
 class DeliversExpired(ReferencePartition):
     def is_expired(self, message: Message, now: Now) -> bool:
         return False

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from polybus.testing.history import Op
-from polybus.testing.verifier import Finding, Kind, Verdict
+from polybus.testing.verifier import Finding, FindingKind, Verdict
 from polybus.testing.verifier.contents import DEAD_LETTER
 
 from .history_kit import WALL, final, judge, kinds, receive, send, settle, stored
@@ -17,9 +17,9 @@ from .history_kit import WALL, final, judge, kinds, receive, send, settle, store
     ("counters", "found"),
     [
         ({"active": 1, "dead_letter": 1, "total": 2, "scheduled": 0}, set()),
-        ({"active": 2}, {Kind.COUNTERS}),
-        ({"total": 1}, {Kind.COUNTERS}),
-        ({"deferred": 1}, {Kind.COUNTERS}),
+        ({"active": 2}, {FindingKind.COUNTERS}),
+        ({"total": 1}, {FindingKind.COUNTERS}),
+        ({"deferred": 1}, {FindingKind.COUNTERS}),
         ({}, set()),
     ],
 )
@@ -50,7 +50,7 @@ def test_the_summary_names_kinds_and_shows_the_first_of_many() -> None:
 
 
 def test_a_finding_reads_with_its_partition() -> None:
-    finding = Finding(Kind.ORDER, "q", "what happened", "m", (3 << 48) + 7, "a", 12)
+    finding = Finding(FindingKind.ORDER, "q", "what happened", "m", (3 << 48) + 7, "a", 12)
     assert str(finding) == "q, message m, number 3:7, client a, at 12 ms: what happened"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from polybus.testing.history import FAILED, OK, UNKNOWN, Event, Op
-from polybus.testing.verifier import Kind
+from polybus.testing.verifier import FindingKind
 from polybus.testing.verifier.contents import DEAD_LETTER, DEFERRED
 
 from .history_kit import ev, final, kinds, receive, send, settle, stored
@@ -46,13 +46,13 @@ def test_committed_all_must_be_there() -> None:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_committed_in_part_is_torn(part: tuple[object, ...]) -> None:
-    assert Kind.TORN in kinds(transaction(commit()), final(*part))
+    assert FindingKind.TORN in kinds(transaction(commit()), final(*part))
 
 
 def test_committed_and_nothing_done_is_lost_rather_than_torn() -> None:
     found = kinds(transaction(commit()), final(*NONE))
-    assert Kind.LOST in found
-    assert Kind.TORN not in found
+    assert FindingKind.LOST in found
+    assert FindingKind.TORN not in found
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_committed_and_nothing_done_is_lost_rather_than_torn() -> None:
 def test_not_committed_nothing_may_be_there(discharge: list[Event]) -> None:
     assert kinds(transaction(*discharge), final(*NONE)) == set()
     for part in (ALL, *PARTS):
-        assert Kind.TORN in kinds(transaction(*discharge), final(*part))
+        assert FindingKind.TORN in kinds(transaction(*discharge), final(*part))
 
 
 def test_in_doubt_it_may_be_all_or_none_but_never_a_part() -> None:
@@ -75,14 +75,14 @@ def test_in_doubt_it_may_be_all_or_none_but_never_a_part() -> None:
     assert kinds(events, final(*ALL)) == set()
     assert kinds(events, final(*NONE)) == set()
     for part in PARTS:
-        assert kinds(events, final(*part)) == {Kind.TORN}
+        assert kinds(events, final(*part)) == {FindingKind.TORN}
 
 
 def test_in_doubt_a_redelivery_shows_that_the_completion_did_not_happen() -> None:
     again = receive("old", 1, 2_000)
     events = [*transaction(commit(UNKNOWN)), again, settle(Op.COMPLETE, again, 2_100)]
     assert kinds(events, final()) == set()
-    assert kinds(events, final(*ALL)) == {Kind.TORN}
+    assert kinds(events, final(*ALL)) == {FindingKind.TORN}
 
 
 def test_in_doubt_another_completion_in_doubt_may_be_the_reason() -> None:
@@ -110,7 +110,7 @@ def test_a_message_that_may_have_expired_says_nothing() -> None:
 
 def test_what_is_sent_is_not_seen_before_the_commit() -> None:
     events = transaction(receive("m", 2, 55, client="b"), commit())
-    assert kinds(events, final(*ALL)) == {Kind.TORN}
+    assert kinds(events, final(*ALL)) == {FindingKind.TORN}
     events = transaction(receive("m", 2, 65, began=55, client="b"), commit())
     assert kinds(sorted(events, key=lambda event: event.ended_ms), final(*ALL)) == set()
 
@@ -120,7 +120,7 @@ def test_deferring_and_dead_lettering_are_members_too(op: str, state: str) -> No
     events = transaction(commit())
     events[3] = settle(op, DELIVERY, 30, transaction="t")
     assert kinds(events, final(stored("old", 1, state), *ALL)) == set()
-    assert kinds(events, final(stored("old", 1), *ALL)) == {Kind.TORN}
+    assert kinds(events, final(stored("old", 1), *ALL)) == {FindingKind.TORN}
 
 
 class TestBatches:
@@ -130,10 +130,10 @@ class TestBatches:
     def test_in_doubt_all_or_none(self) -> None:
         assert kinds(self.batch(UNKNOWN), final()) == set()
         assert kinds(self.batch(UNKNOWN), final(stored("m", 1), stored("n", 2))) == set()
-        assert kinds(self.batch(UNKNOWN), final(stored("n", 1))) == {Kind.TORN}
+        assert kinds(self.batch(UNKNOWN), final(stored("n", 1))) == {FindingKind.TORN}
 
     def test_acknowledged_all(self) -> None:
-        assert kinds(self.batch(OK), final(stored("n", 1))) == {Kind.LOST}
+        assert kinds(self.batch(OK), final(stored("n", 1))) == {FindingKind.LOST}
 
     def test_failed_none(self) -> None:
-        assert kinds(self.batch(FAILED), final(stored("n", 1))) == {Kind.INVENTED}
+        assert kinds(self.batch(FAILED), final(stored("n", 1))) == {FindingKind.INVENTED}

@@ -22,9 +22,9 @@ from polybus.amqp.events import (
     CreditChanged,
     Delivery,
     Disposed,
-    Event,
     LinkDetached,
     Opened,
+    ProtocolEvent,
     SaslInit,
     SessionBegun,
 )
@@ -142,7 +142,7 @@ class AmqpEndpoint:
         self._reading_paused = False
         self._unread_bytes = 0
         """Written since the client last kept up with what it gets."""
-        self._work: deque[Event] = deque()
+        self._work: deque[ProtocolEvent] = deque()
         """Events that wait for this connection's next turn."""
         self._turn_due = False
         self.held_reply_bytes = 0
@@ -235,7 +235,7 @@ class AmqpEndpoint:
         self._follow(self.connection.lost())
         self._forget()
 
-    def _follow(self, events: list[Event]) -> None:
+    def _follow(self, events: list[ProtocolEvent]) -> None:
         """Handles events behind those that still wait."""
         self._work.extend(events)
         if not self._turn_due:
@@ -368,12 +368,12 @@ class AmqpEndpoint:
 
     # Events
 
-    def handle(self, events: list[Event]) -> None:
+    def handle(self, events: list[ProtocolEvent]) -> None:
         """Hands events to whom they concern, now: what follows from something that we do."""
         for event in events:
             self._do(event, None)
 
-    def _do(self, event: Event, until_s: float | None) -> None:
+    def _do(self, event: ProtocolEvent, until_s: float | None) -> None:
         """A bug of ours ends this connection and nothing else."""
         try:
             if isinstance(event, Disposed) and until_s is not None:
@@ -397,7 +397,7 @@ class AmqpEndpoint:
                 self._work.appendleft(rest)
                 return
 
-    def _handle(self, event: Event) -> None:
+    def _handle(self, event: ProtocolEvent) -> None:
         if isinstance(event, Delivery):
             end = event.link.context
             if isinstance(end, LinkEnd):
@@ -426,7 +426,7 @@ class AmqpEndpoint:
             if isinstance(end, LinkEnd):
                 end.disposed(outgoing, event.state, event.settled, now)
 
-    def _handle_life(self, event: Event) -> None:
+    def _handle_life(self, event: ProtocolEvent) -> None:
         if isinstance(event, SessionBegun):
             event.session.context = SessionLinks()
         elif isinstance(event, SaslInit):

@@ -15,7 +15,7 @@ from polybus.gateway.durations import date_time_text
 from polybus.gateway.http.auth import authorize
 from polybus.gateway.http.errors import JSON_TYPE, error_response
 from polybus.gateway.http.properties import parse_json
-from polybus.gateway.http.request import Call
+from polybus.gateway.http.request import HttpCall
 from polybus.gateway.sas import Rights
 from polybus.namespace.management.changes import Management
 from polybus.namespace.namespace import Namespace
@@ -23,7 +23,7 @@ from polybus.namespace.namespace import Namespace
 _CODES = {400: "BadRequest", 401: "Unauthorized", 403: "Forbidden", 404: "ResourceNotFound", 409: "Conflict"}
 
 
-def is_arm(call: Call) -> bool:
+def is_arm(call: HttpCall) -> bool:
     """No entity's path has the provider's name behind one of these words."""
     words = call.path.lower().split("/")
     return words[1] in ("subscriptions", "providers") and PROVIDER.lower() in words
@@ -32,7 +32,7 @@ def is_arm(call: Call) -> bool:
 class ArmCall:
     """`names` are the segments behind the provider: `namespaces`, NAME, `queues`, NAME and so on."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: HttpCall) -> None:
         self.call = call
         segments = [unquote(segment) for segment in call.raw_path.strip("/").split("/")]
         at = [segment.lower() for segment in segments].index(PROVIDER.lower())
@@ -111,7 +111,7 @@ def answer(value: object, status: int = 200) -> Response:
     return Response(json.dumps(value), status, {"Cache-Control": "no-store"}, JSON_TYPE)
 
 
-def refused(call: Call, error: PolybusError) -> Response:
+def refused(call: HttpCall, error: PolybusError) -> Response:
     """The error in the resource manager's form; what only the bus's log should know stays there."""
     response = error_response(call, error)
     text = error.description if isinstance(error, BusError) else "The bus could not do this."

@@ -10,9 +10,9 @@ import json
 from typing import Any
 
 from polybus.errors import ArgumentError, ConfigError
-from polybus.gateway.config.cursor import Cursor
 from polybus.gateway.config.jsonc import read_jsonc
 from polybus.gateway.config.rules import read_rule
+from polybus.gateway.config.value import ConfigValue
 from polybus.gateway.durations import duration_text
 from polybus.namespace.entities.description import (
     AccessRight,
@@ -22,7 +22,7 @@ from polybus.namespace.entities.description import (
     SubscriptionDescription,
     TopicDescription,
 )
-from polybus.namespace.entities.properties import PROPERTIES, Property, Shape, properties_of
+from polybus.namespace.entities.properties import PROPERTIES, EntityProperty, Shape, properties_of
 from polybus.namespace.entities.rule import (
     COMPATIBILITY_LEVEL,
     CorrelationFilterDescription,
@@ -58,7 +58,7 @@ def properties_json(description: Description) -> Json:
     return shown
 
 
-def _plain(item: Property, value: Any) -> object:
+def _plain(item: EntityProperty, value: Any) -> object:
     if item.shape is Shape.DURATION:
         return duration_text(value)
     return value.value if isinstance(value, EntityStatus) else value
@@ -131,8 +131,8 @@ def rule_from(name: str, properties: Json) -> RuleDescription:
         raise ArgumentError(str(error)) from None
 
 
-def _cursor(value: Json) -> Cursor:
-    return Cursor("the request", "properties", read_jsonc(json.dumps(value), "the request"), [])
+def _cursor(value: Json) -> ConfigValue:
+    return ConfigValue("the request", "properties", read_jsonc(json.dumps(value), "the request"), [])
 
 
 def rights_from(properties: Json) -> tuple[AccessRight, ...]:

@@ -15,14 +15,14 @@ from polybus.gateway.arm.keys import authorization_rule, authorization_rules, li
 from polybus.gateway.arm.resources import PROVIDER, Json
 from polybus.gateway.http.auth import authorize
 from polybus.gateway.http.errors import not_allowed
-from polybus.gateway.http.request import Call
+from polybus.gateway.http.request import HttpCall
 from polybus.gateway.sas import Rights
 from polybus.namespace.namespace import Namespace
 
 _OPERATIONS = ("namespaces", "queues", "topics", "subscriptions", "rules", "authorizationRules")
 
 
-async def handle_arm(call: Call) -> Response:
+async def handle_arm(call: HttpCall) -> Response:
     """Answers a request of the resource manager's API, refusals included."""
     try:
         return await _answer(ArmCall(call))

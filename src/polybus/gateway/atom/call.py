@@ -10,12 +10,12 @@ from starlette.responses import Response
 from polybus import limits
 from polybus.errors import ArgumentError, BusError, EntityNotFound
 from polybus.gateway.atom import documents as atom
-from polybus.gateway.atom.documents import AtomContext, Moment, Page, RuntimeInfo, Sent
+from polybus.gateway.atom.documents import AtomContext, FeedPage, Moment, RuntimeInfo, Sent
 from polybus.gateway.atom.filter import Filter, parse_filter
 from polybus.gateway.durations import etag
 from polybus.gateway.http.auth import allow, authorize
 from polybus.gateway.http.errors import refusal, without_sub_code
-from polybus.gateway.http.request import Call
+from polybus.gateway.http.request import HttpCall
 from polybus.gateway.sas import Rights
 from polybus.namespace.entities.description import EntityAvailability, QueueDescription, SubscriptionDescription
 from polybus.namespace.entities.entity import Entity, Subscription
@@ -36,7 +36,7 @@ _KEYS = (
 class AtomCall:
     """A management request, taken apart."""
 
-    def __init__(self, call: Call, target: HttpTarget) -> None:
+    def __init__(self, call: HttpCall, target: HttpTarget) -> None:
         self.call = call
         self.target = target
         self.namespace = call.namespace
@@ -101,10 +101,10 @@ class AtomCall:
     def feed(self, document: bytes) -> Response:
         return Response(document, 200, {"Content-Type": atom.FEED_TYPE})
 
-    def page(self, path: str, count: int) -> Page:
+    def page(self, path: str, count: int) -> FeedPage:
         skip, top = atom.parse_page(self.call.query.get("$skip"), self.call.query.get("$top"))
         more = skip + top < count and top > 0
-        return Page(path, skip, top, more, self.call.query.get("$filter", ""))
+        return FeedPage(path, skip, top, more, self.call.query.get("$filter", ""))
 
     def filter(self) -> Filter | None:
         """What the list is to show, where the client does not want all of it."""

@@ -27,7 +27,7 @@ from polybus.gateway.atom.topics import (
 )
 from polybus.gateway.http.auth import authorize, authorize_any
 from polybus.gateway.http.errors import not_allowed, refusal, without_sub_code
-from polybus.gateway.http.request import Call
+from polybus.gateway.http.request import HttpCall
 from polybus.gateway.sas import Rights
 from polybus.namespace.entities.description import (
     EntityDescription,
@@ -141,7 +141,7 @@ _PATHS = {
 _TAILS = {TargetKind.SUBSCRIPTIONS: "/Subscriptions", TargetKind.RULES: "/Rules"}
 
 
-async def manage(call: Call, target: HttpTarget) -> Response:
+async def manage(call: HttpCall, target: HttpTarget) -> Response:
     """Answers a management request."""
     handler = _HANDLERS[target.kind].get(call.method)
     if handler is None:

@@ -42,7 +42,7 @@ _LARGEST_SKIP = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class _Entry:
+class _FeedEntry:
     """What the entries of all kinds have in common."""
 
     path: str
@@ -71,7 +71,7 @@ def rule_entry(rule: RuleDescription, topic: str, subscription: str, context: At
 def namespace_entry(context: AtomContext, created_at_ms: int, modified_at_ms: int) -> bytes:
     """The document that answers `$namespaceinfo`."""
     content = namespace_xml(context, created_at_ms, modified_at_ms)
-    entry = _Entry("$namespaceinfo", context.namespace, None, context.now_ms, content, has_author=True)
+    entry = _FeedEntry("$namespaceinfo", context.namespace, None, context.now_ms, content, has_author=True)
     return _document(entry, context)
 
 
@@ -79,7 +79,7 @@ def entity_feed(
     entities: Sequence[tuple[EntityDescription, RuntimeInfo]],
     context: AtomContext,
     kind: type[EntityDescription],
-    page: Page,
+    page: FeedPage,
 ) -> bytes:
     """One page of the queues or of the topics."""
     title = "Topics" if kind is TopicDescription else "Queues"
@@ -89,7 +89,7 @@ def entity_feed(
 
 
 def subscription_feed(
-    subscriptions: Sequence[tuple[SubscriptionDescription, RuntimeInfo]], context: AtomContext, page: Page
+    subscriptions: Sequence[tuple[SubscriptionDescription, RuntimeInfo]], context: AtomContext, page: FeedPage
 ) -> bytes:
     entries = [_entry_of(subscription, info, context, Moment.READ) for subscription, info in subscriptions]
     items = [_item(entry, f"subscriptions/{entry.title}", context, page) for entry in entries]
@@ -97,7 +97,7 @@ def subscription_feed(
 
 
 def rule_feed(
-    rules: Sequence[RuleDescription], topic: str, subscription: str, context: AtomContext, page: Page
+    rules: Sequence[RuleDescription], topic: str, subscription: str, context: AtomContext, page: FeedPage
 ) -> bytes:
     entries = [_rule_entry(rule, topic, subscription, Moment.READ) for rule in rules]
     items = [_item(entry, f"rules/{entry.title}", context, page) for entry in entries]
@@ -115,7 +115,7 @@ def not_found_feed(context: AtomContext, feed_id: str) -> bytes:
 
 
 @dataclass(frozen=True)
-class Page:
+class FeedPage:
     """Which part of a list is answered: its path in the URL, from where, how many, and whether more follows."""
 
     path: str
@@ -156,28 +156,28 @@ def error_document(status: int, detail: str) -> bytes:
     return f"<Error><Code>{status}</Code><Detail>{escape(detail)}</Detail></Error>".encode()
 
 
-def _entry_of(description: Description, info: RuntimeInfo, context: AtomContext, moment: Moment) -> _Entry:
+def _entry_of(description: Description, info: RuntimeInfo, context: AtomContext, moment: Moment) -> _FeedEntry:
     content = description_xml(description, info, context, moment)
     published = None if moment is Moment.UPDATED else description.created_at_ms
     updated = description.updated_at_ms
     if isinstance(description, SubscriptionDescription):
         path = f"{description.topic}/Subscriptions/{description.name}"
-        return _Entry(path, description.name, published, updated, content, has_author=False)
-    return _Entry(description.path, description.path, published, updated, content, has_author=True)
+        return _FeedEntry(path, description.name, published, updated, content, has_author=False)
+    return _FeedEntry(description.path, description.path, published, updated, content, has_author=True)
 
 
-def _rule_entry(rule: RuleDescription, topic: str, subscription: str, moment: Moment) -> _Entry:
+def _rule_entry(rule: RuleDescription, topic: str, subscription: str, moment: Moment) -> _FeedEntry:
     published = None if moment is Moment.UPDATED else rule.created_at_ms
     path = f"{topic}/Subscriptions/{subscription}/Rules/{rule.name}"
-    return _Entry(path, rule.name, published, rule.created_at_ms, rule_xml(rule), has_author=False)
+    return _FeedEntry(path, rule.name, published, rule.created_at_ms, rule_xml(rule), has_author=False)
 
 
-def _document(entry: _Entry, context: AtomContext) -> bytes:
+def _document(entry: _FeedEntry, context: AtomContext) -> bytes:
     url = _url(context.base_url, entry.path, context.query)
     return f'<entry xmlns="{ATOM}">{_inside(entry, url, url, context)}</entry>'.encode()
 
 
-def _item(entry: _Entry, href: str, context: AtomContext, page: Page) -> str:
+def _item(entry: _FeedEntry, href: str, context: AtomContext, page: FeedPage) -> str:
     query = f"api-version={context.api_version}" if context.api_version else ""
     url = _url(context.base_url, entry.path, query)
     link = f"{href}?{query}" if query else href
@@ -185,7 +185,7 @@ def _item(entry: _Entry, href: str, context: AtomContext, page: Page) -> str:
     return f'<entry xml:base="{base}">{_inside(entry, url, link, context)}</entry>'
 
 
-def _inside(entry: _Entry, url: str, href: str, context: AtomContext) -> str:
+def _inside(entry: _FeedEntry, url: str, href: str, context: AtomContext) -> str:
     published = ""
     if entry.published_ms is not None:
         published = f"<published>{seconds_text(entry.published_ms)}</published>"
@@ -198,7 +198,7 @@ def _inside(entry: _Entry, url: str, href: str, context: AtomContext) -> str:
     )
 
 
-def _feed(title: str, items: list[str], context: AtomContext, page: Page) -> bytes:
+def _feed(title: str, items: list[str], context: AtomContext, page: FeedPage) -> bytes:
     url = _url(context.base_url, page.path, context.query)
     links = f'<link rel="self" href="{escape_attribute(url)}"/>'
     if page.more:
@@ -209,7 +209,7 @@ def _feed(title: str, items: list[str], context: AtomContext, page: Page) -> byt
     ).encode()
 
 
-def _next_url(context: AtomContext, page: Page) -> str:
+def _next_url(context: AtomContext, page: FeedPage) -> str:
     query = f"%24skip={page.skip + page.top}&%24top={page.top}"
     if page.filter:
         query += f"&%24filter={quote(page.filter, safe='')}"

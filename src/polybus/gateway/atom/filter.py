@@ -64,11 +64,11 @@ def parse_filter(text: str | None) -> Filter | None:
         return None
     if len(text) > limits.HTTP_FILTER_CHARACTERS:
         raise ArgumentError(f"The parameter $filter has more than {limits.HTTP_FILTER_CHARACTERS} characters.")
-    test = _Parser(text).whole()
+    test = _FilterParser(text).whole()
     return lambda description, info: test((description, info))
 
 
-class _Parser:
+class _FilterParser:
     """Reads a filter from left to right; `or` binds less than `and`, `and` less than `not`."""
 
     def __init__(self, text: str) -> None:

@@ -24,7 +24,7 @@ from polybus.namespace.entities.description import (
     SubscriptionDescription,
     TopicDescription,
 )
-from polybus.namespace.entities.properties import AUTHORIZATION_RULES, MESSAGE_SIZE, PROPERTIES, Property, Shape
+from polybus.namespace.entities.properties import AUTHORIZATION_RULES, MESSAGE_SIZE, PROPERTIES, EntityProperty, Shape
 from polybus.namespace.entities.rule import (
     COMPATIBILITY_LEVEL,
     CORRELATION_FIELDS,
@@ -116,7 +116,7 @@ def _values(cls: type[Description], element: Element) -> dict[str, Any]:
     return values
 
 
-def _read_property(values: dict[str, Any], item: Property, child: Element) -> None:
+def _read_property(values: dict[str, Any], item: EntityProperty, child: Element) -> None:
     if item.shape is Shape.TEXT:
         # An empty element is how some clients write "none".
         values[item.attribute] = child.text or None

@@ -56,10 +56,10 @@ def read_xml(body: bytes) -> Element:
         raise ArgumentError(f"The request body is larger than {limits.XML_BODY_BYTES} bytes.")
     if body[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\x00" in body:
         raise ArgumentError("The request body must be encoded in UTF-8.")
-    return _Reader().read(body)
+    return _XmlReader().read(body)
 
 
-class _Reader:
+class _XmlReader:
     """Builds the tree out of expat's calls. It lives for one document."""
 
     def __init__(self) -> None:

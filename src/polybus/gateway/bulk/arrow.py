@@ -56,7 +56,7 @@ class _Stream:
 
     def __init__(self, pa: Any, schema: Any) -> None:
         self._schema = schema
-        self._sink = _Sink()
+        self._sink = _PieceBuffer()
         self._pa = pa
         self._writer = pa.ipc.new_stream(self._sink, schema)
 
@@ -161,7 +161,7 @@ class RecordWriter:
         return self._stream.end(summary)
 
 
-class _Sink:
+class _PieceBuffer:
     """A file that is emptied as it is written; what Arrow hands over is kept, not copied."""
 
     closed = False

@@ -18,7 +18,7 @@ from polybus.errors import NotImplementedByBus, ServerBusy, StoreError
 from polybus.gateway.gateway import Gateway
 from polybus.gateway.http.auth import authorize_everywhere
 from polybus.gateway.http.errors import not_allowed
-from polybus.gateway.http.request import Call
+from polybus.gateway.http.request import HttpCall
 from polybus.hosting.backup_files import stream
 from polybus.hosting.live_copy import copy_bus
 
@@ -41,7 +41,7 @@ class _Outgoing(StreamingResponse):
             await asyncio.to_thread(shutil.rmtree, self._folder.parent, ignore_errors=True)
 
 
-async def get_backup(call: Call) -> Response:
+async def get_backup(call: HttpCall) -> Response:
     if call.method != "GET":
         raise not_allowed(call.method)
     gateway = call.gateway

@@ -12,7 +12,7 @@ from polybus.errors import ArgumentError, EntityDeleted
 from polybus.gateway.http.auth import authorize
 from polybus.gateway.http.errors import JSON_TYPE
 from polybus.gateway.http.properties import parse_json
-from polybus.gateway.http.request import Call
+from polybus.gateway.http.request import HttpCall
 from polybus.gateway.sas import Rights
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.entities.names import Address
@@ -23,7 +23,7 @@ _LONG = 1 << 63
 class BulkCall:
     """A request about one entity, or about a part of it that has a log."""
 
-    def __init__(self, call: Call, address: Address, names: list[str]) -> None:
+    def __init__(self, call: HttpCall, address: Address, names: list[str]) -> None:
         self.call = call
         self.address = address
         self.names = names

@@ -18,9 +18,9 @@ from polybus.errors import ArgumentError, ConfigError, InvalidOperation
 from polybus.gateway.bulk.call import BulkCall, answer, number_in
 from polybus.gateway.bulk.choices import CHOOSING, check_words, chosen
 from polybus.gateway.bulk.rows import WRITE_COLUMNS, check_columns, json_value, message_of
-from polybus.gateway.config.cursor import Cursor
 from polybus.gateway.config.jsonc import read_jsonc
 from polybus.gateway.config.rules import read_rule
+from polybus.gateway.config.value import ConfigValue
 from polybus.message.columns import READ_COLUMNS, Row
 from polybus.message.message import Message
 from polybus.message.overlay import RULE_NAME, Overlay
@@ -37,7 +37,7 @@ from polybus.namespace.entities.rule_compiler import compile_rule
 from polybus.namespace.jobs.walk import Walk
 from polybus.partition.receiving import Peeked
 from polybus.partition.rule_changes import lay_over
-from polybus.rules import Change, Copy, Rule, RuleEvaluationError
+from polybus.rules import Copy, PropertyChange, Rule, RuleEvaluationError
 
 _SHOWN = [name for name in READ_COLUMNS if name not in ("partition", "position", "state", "body")]
 
@@ -104,7 +104,7 @@ def _copy(message: Message, copy: Copy, subscription: Subscription, now_ms: int)
     return {**shown, "goes": "subscription", "becomes": became(message, marks, copy.rule_name, copy.changes)}
 
 
-def became(message: Message, marks: Marks, rule_name: str | None, changes: list[Change]) -> dict[str, object]:
+def became(message: Message, marks: Marks, rule_name: str | None, changes: list[PropertyChange]) -> dict[str, object]:
     """The message as a receiver would see it after a rule's action, but for its body, which no rule changes."""
     overlay = Overlay() if marks.overlay is None else marks.overlay.copy()
     if rule_name is not None:
@@ -132,7 +132,7 @@ async def _of_rule(request: BulkCall, body: dict[str, Any]) -> dict[str, object]
     entity = request.entity
     indexes = list(range(first >> 48, len(entity.partitions)))
     walk = Walk(request.namespace, entity, entity.log_id(address), choice, indexes, first)
-    found = _Found(rule, limit)
+    found = _RuleFindings(rule, limit)
     while not walk.done and walk.looked < look_at:
         _, page = await run(walk.page())
         for peeked in page:
@@ -156,7 +156,7 @@ def _rule(body: dict[str, Any]) -> RuleDescription:
             raise ArgumentError("'rule' must be a JSON object, as a configuration file has it.")
         named = {"Name": "dry-run", **given}
         try:
-            return read_rule(Cursor("the request", "rule", read_jsonc(json.dumps(named), "the request"), []))
+            return read_rule(ConfigValue("the request", "rule", read_jsonc(json.dumps(named), "the request"), []))
         except ConfigError as error:
             raise ArgumentError(str(error)) from None
     text, action = body.get("filter"), body.get("action")
@@ -169,7 +169,7 @@ def _rule(body: dict[str, Any]) -> RuleDescription:
     )
 
 
-class _Found:
+class _RuleFindings:
     """What a rule has made of the messages so far."""
 
     def __init__(self, rule: Rule, limit: int) -> None:

@@ -19,7 +19,7 @@ from polybus.gateway.bulk.choices import CHOOSING, check_words, chosen, time_in
 from polybus.gateway.bulk.edits import edit_of
 from polybus.gateway.http.auth import authorize
 from polybus.gateway.http.errors import not_allowed
-from polybus.gateway.http.request import Call
+from polybus.gateway.http.request import HttpCall
 from polybus.gateway.sas import Rights
 from polybus.message.columns import moment
 from polybus.namespace.entities.names import Address, parse_address
@@ -200,7 +200,7 @@ def _time(wall_ms: int) -> str:
     return moment(wall_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def handle_jobs(call: Call, segments: list[str]) -> Response:
+def handle_jobs(call: HttpCall, segments: list[str]) -> Response:
     """`/jobs` and `/jobs/ID`: who may work on an entity may see its jobs and stop them."""
     jobs, name = call.gateway.bus.jobs, call.namespace.name
     if not segments:

@@ -19,8 +19,8 @@ from polybus.errors import ArgumentError, PolybusError
 from polybus.gateway.bulk.arrow import ARROW_TYPE, ArrowWriter, load_pyarrow, pieces
 from polybus.gateway.bulk.call import BulkCall, answer, generation
 from polybus.gateway.bulk.choices import DEAD, STATES, chosen
-from polybus.gateway.bulk.records import get_records
-from polybus.gateway.bulk.rows import Table, chosen_columns, json_value
+from polybus.gateway.bulk.record_stream import get_records
+from polybus.gateway.bulk.rows import ColumnTable, chosen_columns, json_value
 from polybus.gateway.durations import ms_from_date_time
 from polybus.message.columns import READ_COLUMNS, Row, moment
 from polybus.message.message import Message
@@ -115,7 +115,7 @@ def _json_rows(columns: dict[str, list[object]]) -> Iterator[dict[str, object]]:
         yield {name: json_value(kind, value) for name, kind, value in zip(columns, kinds, values, strict=True)}
 
 
-class _Source(Protocol):
+class _RowSource(Protocol):
     """What is read step by step."""
 
     def done(self) -> bool: ...
@@ -125,7 +125,7 @@ class _Source(Protocol):
     def summary(self) -> dict[str, object]: ...
 
 
-async def _stream(request: BulkCall, source: _Source) -> Response:
+async def _stream(request: BulkCall, source: _RowSource) -> Response:
     query = request.call.query
     columns = chosen_columns(
         query.get("columns"), body=request.flag("body", True), properties=request.flag("properties", True)
@@ -136,7 +136,7 @@ async def _stream(request: BulkCall, source: _Source) -> Response:
     encoder: Encoder = LineWriter() if wants_lines else ArrowWriter(columns)
     headers = {"Cache-Control": "no-store"}
     kind = LINES_TYPE if wants_lines else ARROW_TYPE
-    return StreamingResponse(_parts(source, encoder, Table(columns)), 200, headers, kind)
+    return StreamingResponse(_parts(source, encoder, ColumnTable(columns)), 200, headers, kind)
 
 
 def _wants_lines(request: BulkCall) -> bool:
@@ -146,7 +146,7 @@ def _wants_lines(request: BulkCall) -> bool:
     return form == "json" or (form is None and request.call.prefers_json)
 
 
-async def _parts(source: _Source, encoder: Encoder, table: Table) -> AsyncIterator[bytes | memoryview]:
+async def _parts(source: _RowSource, encoder: Encoder, table: ColumnTable) -> AsyncIterator[bytes | memoryview]:
     """The bytes of a read. A store that fails on the way ends it early, and the summary says so."""
     problem: str | None = None
     rows = size = 0
@@ -175,7 +175,7 @@ async def _parts(source: _Source, encoder: Encoder, table: Table) -> AsyncIterat
 # Ranges of a log
 
 
-class _Range:
+class _RangeRows:
     def __init__(self, index: int, reader: RangeReader) -> None:
         self._index = index
         self._reader = reader
@@ -206,7 +206,7 @@ async def get_range(request: BulkCall) -> Response:
     index = request.number("partition")
     partition = partition_at(entity, index)
     first, last = request.number("first", 1), request.number("last", (1 << 62) - 1)
-    return await _stream(request, _Range(index, RangeReader(partition, log_id, first, last)))
+    return await _stream(request, _RangeRows(index, RangeReader(partition, log_id, first, last)))
 
 
 # What is there now

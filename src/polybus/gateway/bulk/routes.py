@@ -43,7 +43,7 @@ from polybus.gateway.http.auth import authorize
 from polybus.gateway.http.errors import not_allowed
 from polybus.gateway.http.faults import FaultPanel, handle_faults
 from polybus.gateway.http.partitions import get_partitions
-from polybus.gateway.http.request import Call
+from polybus.gateway.http.request import HttpCall
 from polybus.gateway.sas import Rights
 from polybus.namespace.entities.names import fold, parse_address
 
@@ -97,11 +97,11 @@ _ROUTES: tuple[tuple[tuple[str | None, ...], dict[str, tuple[Handler, Rights]]],
 )
 
 
-def is_bulk(call: Call) -> bool:
+def is_bulk(call: HttpCall) -> bool:
     return fold(call.path.split("/")[1]) == PREFIX
 
 
-async def handle_bulk(call: Call, panel: FaultPanel | None) -> Response:
+async def handle_bulk(call: HttpCall, panel: FaultPanel | None) -> Response:
     """Answers a request under `/$polybus`."""
     segments = [unquote(segment) for segment in call.raw_path.strip("/").split("/")][1:]
     if segments[:1] == ["entities"]:
@@ -122,7 +122,7 @@ async def handle_bulk(call: Call, panel: FaultPanel | None) -> Response:
     return answer(_stores(call) if segments == ["stores"] else _cursors(call))
 
 
-async def _of_entity(call: Call, segments: list[str]) -> Response:
+async def _of_entity(call: HttpCall, segments: list[str]) -> Response:
     for pattern, handlers in _ROUTES:
         tail = segments[-len(pattern) :]
         if len(segments) > len(pattern) and all(
@@ -140,7 +140,7 @@ async def _of_entity(call: Call, segments: list[str]) -> Response:
     raise EntityNotFound(f"There is nothing at '{call.path[:200]}'.")
 
 
-def _stores(call: Call) -> dict[str, object]:
+def _stores(call: HttpCall) -> dict[str, object]:
     """The messaging stores with all that managers may know of them."""
     return {
         "stores": [
@@ -163,7 +163,7 @@ def _stores(call: Call) -> dict[str, object]:
     }
 
 
-def _cursors(call: Call) -> dict[str, object]:
+def _cursors(call: HttpCall) -> dict[str, object]:
     bus = call.gateway.bus
     now_ms = bus.clock.now().wall_ms
     found = [

@@ -28,7 +28,7 @@ def chosen_columns(wanted: str | None, *, body: bool, properties: bool) -> list[
     return [name for name in names if name not in left_out]
 
 
-class Table:
+class ColumnTable:
     """Rows on their way out, column by column."""
 
     def __init__(self, columns: list[str]) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from polybus.errors import ConfigError
-from polybus.gateway.config.cursor import Cursor
 from polybus.gateway.config.dump import declared_subscription, dump
 from polybus.gateway.config.jsonc import read_jsonc
 from polybus.gateway.config.model import (
@@ -25,6 +24,7 @@ from polybus.gateway.config.model import (
     TopicConfig,
 )
 from polybus.gateway.config.rules import read_rule
+from polybus.gateway.config.value import ConfigValue
 from polybus.gateway.durations import duration_text
 from polybus.namespace.entities import admission
 from polybus.namespace.entities.description import (
@@ -65,7 +65,7 @@ _EMULATOR_RULES = 1_000
 def load(text: str, source_name: str, tier: Tier = STANDARD) -> ConfigFile:
     """What a file declares, and what there is to say about it; ConfigError if it cannot be done in `tier`."""
     warnings: list[str] = []
-    root = Cursor(source_name, "", read_jsonc(text, source_name), warnings)
+    root = ConfigValue(source_name, "", read_jsonc(text, source_name), warnings)
     root.warn_of_unknown_keys(("UserConfig", "$schema"))
     user_config = root.required("UserConfig")
     user_config.warn_of_unknown_keys(("Namespaces", "Logging"))
@@ -76,7 +76,7 @@ def load(text: str, source_name: str, tier: Tier = STANDARD) -> ConfigFile:
     return ConfigFile(namespaces, tuple(warnings))
 
 
-def _namespace(cursor: Cursor, tier: Tier) -> NamespaceConfig:
+def _namespace(cursor: ConfigValue, tier: Tier) -> NamespaceConfig:
     cursor.warn_of_unknown_keys(("Name", "Queues", "Topics", AUTHORIZATION_RULES))
     name = cursor.required("Name").text()
     if not name:
@@ -90,7 +90,7 @@ def _namespace(cursor: Cursor, tier: Tier) -> NamespaceConfig:
     return NamespaceConfig(name, queues, topics, _namespace_keys(cursor))
 
 
-def _namespace_keys(cursor: Cursor) -> tuple[AuthorizationRule, ...]:
+def _namespace_keys(cursor: ConfigValue) -> tuple[AuthorizationRule, ...]:
     """The keys of a namespace alone; a key that nobody knows would open it to nobody, so each must be there."""
     items = _items(cursor, AUTHORIZATION_RULES)
     for item in items:
@@ -101,7 +101,7 @@ def _namespace_keys(cursor: Cursor) -> tuple[AuthorizationRule, ...]:
     return rules
 
 
-def _queue(cursor: Cursor, tier: Tier) -> QueueDescription:
+def _queue(cursor: ConfigValue, tier: Tier) -> QueueDescription:
     cursor.warn_of_unknown_keys(("Name", "Properties"))
     path = cursor.required("Name").text()
     queue = QueueDescription(path=path, **_properties(cursor, QueueDescription))
@@ -109,7 +109,7 @@ def _queue(cursor: Cursor, tier: Tier) -> QueueDescription:
     return queue
 
 
-def _topic(cursor: Cursor, tier: Tier) -> TopicConfig:
+def _topic(cursor: ConfigValue, tier: Tier) -> TopicConfig:
     cursor.warn_of_unknown_keys(("Name", "Properties", "Subscriptions"))
     path = cursor.required("Name").text()
     topic = TopicDescription(path=path, **_properties(cursor, TopicDescription))
@@ -121,7 +121,7 @@ def _topic(cursor: Cursor, tier: Tier) -> TopicConfig:
     return TopicConfig(topic, subscriptions)
 
 
-def _subscription(cursor: Cursor, topic: str, tier: Tier) -> SubscriptionConfig:
+def _subscription(cursor: ConfigValue, topic: str, tier: Tier) -> SubscriptionConfig:
     cursor.warn_of_unknown_keys(("Name", "Properties", "Rules"))
     name = cursor.required("Name").text()
     values = _properties(cursor, SubscriptionDescription)
@@ -134,12 +134,12 @@ def _subscription(cursor: Cursor, topic: str, tier: Tier) -> SubscriptionConfig:
     return SubscriptionConfig(subscription, rules)
 
 
-def _items(cursor: Cursor, key: str) -> list[Cursor]:
+def _items(cursor: ConfigValue, key: str) -> list[ConfigValue]:
     child = cursor.child(key)
     return [] if child is None else child.items()
 
 
-def _properties(cursor: Cursor, kind: type[Description]) -> dict[str, Any]:
+def _properties(cursor: ConfigValue, kind: type[Description]) -> dict[str, Any]:
     """The arguments for a description, the emulator's defaults among them."""
     values = dict(EMULATOR_DEFAULTS[kind])
     properties = cursor.child("Properties")
@@ -159,7 +159,7 @@ def _properties(cursor: Cursor, kind: type[Description]) -> dict[str, Any]:
     return values
 
 
-def _authorization_rule(cursor: Cursor) -> AuthorizationRule:
+def _authorization_rule(cursor: ConfigValue) -> AuthorizationRule:
     cursor.warn_of_unknown_keys(("KeyName", "Rights", "PrimaryKey", "SecondaryKey"))
     primary, secondary = cursor.child("PrimaryKey"), cursor.child("SecondaryKey")
     return AuthorizationRule(
@@ -170,19 +170,19 @@ def _authorization_rule(cursor: Cursor) -> AuthorizationRule:
     )
 
 
-def _right(cursor: Cursor) -> AccessRight:
+def _right(cursor: ConfigValue) -> AccessRight:
     for right in AccessRight:
         if right.value.lower() == cursor.text().lower():
             return right
     raise cursor.not_allowed("Manage, Send, Listen")
 
 
-def _check(cursor: Cursor, description: Description, tier: Tier) -> None:
+def _check(cursor: ConfigValue, description: Description, tier: Tier) -> None:
     for violation in violations(description, tier, from_file=True):
         raise _located(cursor, violation)
 
 
-def _located(cursor: Cursor, violation: Violation) -> ConfigError:
+def _located(cursor: ConfigValue, violation: Violation) -> ConfigError:
     """The complaint at the key that it is about, or at the entity if the value came from a default."""
     properties = cursor.child("Properties")
     place = cursor.child(violation.property)
@@ -193,7 +193,7 @@ def _located(cursor: Cursor, violation: Violation) -> ConfigError:
     return place.not_allowed(f"{violation.allowed}. {violation.text}")
 
 
-def _check_distinct(cursors: list[Cursor], names: Iterable[str], what: str) -> None:
+def _check_distinct(cursors: list[ConfigValue], names: Iterable[str], what: str) -> None:
     seen: set[str] = set()
     for cursor, name in zip(cursors, names, strict=True):
         if fold(name) in seen:
@@ -201,12 +201,12 @@ def _check_distinct(cursors: list[Cursor], names: Iterable[str], what: str) -> N
         seen.add(fold(name))
 
 
-def _warn_of_count(cursor: Cursor, count: int, most: int, what: str) -> None:
+def _warn_of_count(cursor: ConfigValue, count: int, most: int, what: str) -> None:
     if count > most:
         cursor.warn(f"{count} {what}; the emulator allows {most}")
 
 
-def _warn_of_value(cursor: Cursor, name: str, value: Any) -> None:
+def _warn_of_value(cursor: ConfigValue, name: str, value: Any) -> None:
     most = _EMULATOR_MOST.get(name)
     if most is not None and value > most:
         allowed = str(most) if name == "MaxDeliveryCount" else duration_text(most)

@@ -22,7 +22,7 @@ _TOKEN = re.compile(
 _NOT_BREAK = re.compile(r"[^\r\n]")
 
 
-class Table:
+class JsonObject:
     """A JSON object whose keys are found in any case. It remembers the user's spelling for messages."""
 
     __slots__ = ("members", "pairs", "repeated")
@@ -42,7 +42,7 @@ def read_jsonc(text: str, source: str) -> Any:
         raise ConfigError(f"{source}: the file has more than {limits.CONFIG_FILE_CHARACTERS} characters")
     clean = _cleaned(text.removeprefix("\ufeff"), source)
     try:
-        return json.loads(clean, object_pairs_hook=Table, parse_constant=_refuse_constant)
+        return json.loads(clean, object_pairs_hook=JsonObject, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
         raise ConfigError(f"{source}: line {error.lineno}, column {error.colno}: {error.msg}") from None
     except ValueError as error:

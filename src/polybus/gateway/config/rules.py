@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from polybus.gateway.config.cursor import Cursor
-from polybus.gateway.config.jsonc import Table
+from polybus.gateway.config.jsonc import JsonObject
+from polybus.gateway.config.value import ConfigValue
 from polybus.namespace.entities.rule import (
     COMPATIBILITY_LEVEL,
     CORRELATION_FIELDS,
@@ -31,7 +31,7 @@ _SQL_KEYS = ("SqlExpression", "Parameters", "CompatibilityLevel", "RequiresPrepr
 _CONSTANTS = {FilterKind.TRUE: TRUE_FILTER, FilterKind.FALSE: FALSE_FILTER}
 
 
-def read_rule(cursor: Cursor) -> RuleDescription:
+def read_rule(cursor: ConfigValue) -> RuleDescription:
     """The rule at a place in the file; ConfigError if it cannot be."""
     cursor.warn_of_unknown_keys(("Name", "Properties"))
     name, properties = cursor.required("Name").text(), cursor.required("Properties")
@@ -47,7 +47,7 @@ def read_rule(cursor: Cursor) -> RuleDescription:
     return rule
 
 
-def _filter_kind(properties: Cursor) -> FilterKind:
+def _filter_kind(properties: ConfigValue) -> FilterKind:
     cursor = properties.required("FilterType")
     text = cursor.text().lower()
     for kind in FilterKind:
@@ -56,13 +56,13 @@ def _filter_kind(properties: Cursor) -> FilterKind:
     raise cursor.not_allowed("Sql, Correlation, True, False")
 
 
-def _sql_filter(properties: Cursor) -> FilterDescription:
+def _sql_filter(properties: ConfigValue) -> FilterDescription:
     cursor = properties.required("SqlFilter")
     return SqlFilterDescription(expression=cursor.required("SqlExpression").text(), **_sql_values(cursor))
 
 
-def _constant_filter(kind: FilterKind) -> Callable[[Cursor], FilterDescription]:
-    def read(properties: Cursor) -> FilterDescription:
+def _constant_filter(kind: FilterKind) -> Callable[[ConfigValue], FilterDescription]:
+    def read(properties: ConfigValue) -> FilterDescription:
         constant, cursor = _CONSTANTS[kind], properties.child("SqlFilter")
         if cursor is None:
             return constant
@@ -73,7 +73,7 @@ def _constant_filter(kind: FilterKind) -> Callable[[Cursor], FilterDescription]:
     return read
 
 
-def _correlation_filter(properties: Cursor) -> FilterDescription:
+def _correlation_filter(properties: ConfigValue) -> FilterDescription:
     cursor = properties.required("CorrelationFilter")
     cursor.warn_of_unknown_keys([element for element, _ in CORRELATION_FIELDS] + ["Properties"])
     fields: dict[str, Any] = {}
@@ -83,7 +83,7 @@ def _correlation_filter(properties: Cursor) -> FilterDescription:
     return CorrelationFilterDescription(**fields, properties=_typed_values(cursor.child("Properties")))
 
 
-_FILTERS: dict[FilterKind, Callable[[Cursor], FilterDescription]] = {
+_FILTERS: dict[FilterKind, Callable[[ConfigValue], FilterDescription]] = {
     FilterKind.SQL: _sql_filter,
     FilterKind.CORRELATION: _correlation_filter,
     FilterKind.TRUE: _constant_filter(FilterKind.TRUE),
@@ -91,7 +91,7 @@ _FILTERS: dict[FilterKind, Callable[[Cursor], FilterDescription]] = {
 }
 
 
-def _action(cursor: Cursor) -> SqlActionDescription | None:
+def _action(cursor: ConfigValue) -> SqlActionDescription | None:
     expression = cursor.child("SqlExpression")
     values = _sql_values(cursor)
     if expression is None or not expression.text():
@@ -99,7 +99,7 @@ def _action(cursor: Cursor) -> SqlActionDescription | None:
     return SqlActionDescription(expression=expression.text(), **values)
 
 
-def _sql_values(cursor: Cursor) -> dict[str, Any]:
+def _sql_values(cursor: ConfigValue) -> dict[str, Any]:
     cursor.warn_of_unknown_keys(_SQL_KEYS)
     level, preprocessing = cursor.child("CompatibilityLevel"), cursor.child("RequiresPreprocessing")
     return {
@@ -109,15 +109,15 @@ def _sql_values(cursor: Cursor) -> dict[str, Any]:
     }
 
 
-def _typed_values(cursor: Cursor | None) -> TypedValues:
+def _typed_values(cursor: ConfigValue | None) -> TypedValues:
     if cursor is None:
         return ()
     return tuple((key, _typed_value(child)) for key, child in cursor.exact_children())
 
 
-def _typed_value(cursor: Cursor) -> TypedValue:
+def _typed_value(cursor: ConfigValue) -> TypedValue:
     try:
-        if isinstance(cursor.value, Table):
+        if isinstance(cursor.value, JsonObject):
             return TypedValue(cursor.required("Type").text(), cursor.required("Value").text())
         if isinstance(cursor.value, str | bool | int | float):
             return TypedValue.of(cursor.value)

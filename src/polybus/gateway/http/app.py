@@ -25,7 +25,7 @@ from polybus.gateway.http.health import Health
 from polybus.gateway.http.live import Live
 from polybus.gateway.http.messages import handle_messages
 from polybus.gateway.http.metrics import metrics
-from polybus.gateway.http.request import Call, Disconnected
+from polybus.gateway.http.request import Disconnected, HttpCall
 from polybus.gateway.http.websocket import handle_websocket
 from polybus.namespace.entities.names import TargetKind, parse_http_path
 
@@ -80,7 +80,7 @@ class HttpApp:
             await _live(receive, send)
 
     async def _http(self, scope: Scope, receive: Receive, send: Send) -> None:
-        call = Call(scope, receive, self._gateway)
+        call = HttpCall(scope, receive, self._gateway)
         try:
             response = await self._answer(call)
         except Disconnected:
@@ -91,7 +91,7 @@ class HttpApp:
             response.headers["Connection"] = "close"
         await response(scope, receive, send)
 
-    async def _answer(self, call: Call) -> Response:
+    async def _answer(self, call: HttpCall) -> Response:
         call.check()
         if _is_about_the_bus(call):
             return await self._about_the_bus(call)
@@ -106,7 +106,7 @@ class HttpApp:
             return await handle_messages(call, target, strict=self._strict)
         return await manage(call, target)
 
-    async def _about_the_bus(self, call: Call) -> Response:
+    async def _about_the_bus(self, call: HttpCall) -> Response:
         if call.method not in ("GET", "HEAD"):
             raise not_allowed(call.method)
         path = call.path.lower()
@@ -122,7 +122,7 @@ class HttpApp:
 _ABOUT = ("/health", "/health/live", "/health/ready", "/metrics")
 
 
-def _is_about_the_bus(call: Call) -> bool:
+def _is_about_the_bus(call: HttpCall) -> bool:
     """A queue may be called `health`: whoever means that says an api-version or shows a token.
 
     docs/protocol/atom.md#health-or-queue.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from polybus.gateway.gateway import Grant
-from polybus.gateway.http.request import Call
+from polybus.gateway.http.request import HttpCall
 from polybus.gateway.sas import Rights, is_sas, require
 
 _BEARER = "bearer "
 
 
-def authorize(call: Call, path: str, needed: Rights) -> Grant:
+def authorize(call: HttpCall, path: str, needed: Rights) -> Grant:
     """What the request's token allows on a path of the namespace; Unauthorized where that is not enough.
 
     `path` is what the request was routed to, in canonical spelling, never the text of its URL: what is checked is
@@ -18,7 +18,7 @@ def authorize(call: Call, path: str, needed: Rights) -> Grant:
     return allow(call, call.headers.get("authorization"), path, needed)
 
 
-def allow(call: Call, token: str | None, path: str, needed: Rights) -> Grant:
+def allow(call: HttpCall, token: str | None, path: str, needed: Rights) -> Grant:
     """The same for a token that stands in some other header."""
     resource = f"sb://{call.namespace.name}/{path}"
     grant = call.gateway.check_token(call.namespace, _bare(token), resource)
@@ -26,7 +26,7 @@ def allow(call: Call, token: str | None, path: str, needed: Rights) -> Grant:
     return grant
 
 
-def authorize_everywhere(call: Call) -> None:
+def authorize_everywhere(call: HttpCall) -> None:
     """For what concerns the bus as a whole: Manage in every namespace of it."""
     token = _bare(call.headers.get("authorization"))
     for namespace in call.gateway.bus.namespaces.values():
@@ -34,7 +34,7 @@ def authorize_everywhere(call: Call) -> None:
         require(call.gateway.check_token(namespace, token, resource).rights, Rights.MANAGE, resource)
 
 
-def authorize_any(call: Call, path: str) -> Grant:
+def authorize_any(call: HttpCall, path: str) -> Grant:
     """For what every right opens."""
     grant = authorize(call, path, Rights.NONE)
     if not grant.rights:

@@ -21,7 +21,7 @@ from polybus.gateway.http.auth import authorize, authorize_any
 from polybus.gateway.http.errors import JSON_TYPE, not_allowed
 from polybus.gateway.http.faults import FaultPanel
 from polybus.gateway.http.live import Live
-from polybus.gateway.http.request import Call
+from polybus.gateway.http.request import HttpCall
 from polybus.gateway.sas import Rights
 from polybus.namespace.entities.description import QueueDescription, TopicDescription
 from polybus.namespace.namespace import Namespace
@@ -29,7 +29,7 @@ from polybus.namespace.namespace import Namespace
 _PATH = "/$polybus/console"
 
 
-def is_console(call: Call) -> bool:
+def is_console(call: HttpCall) -> bool:
     """Whether a request is the console's: something below its own path, or a browser that opens the bus."""
     path = call.path.lower()
     if path == "/":
@@ -47,7 +47,7 @@ class Console:
         self._live = live
         self._panel = panel
 
-    async def handle(self, call: Call) -> Response:
+    async def handle(self, call: HttpCall) -> Response:
         """Answers a request to the console."""
         if call.method not in ("GET", "HEAD"):
             raise not_allowed(call.method)
@@ -66,7 +66,7 @@ class Console:
             return _config(call)
         raise EntityNotFound(f"There is nothing at '{call.path[:200]}'.")
 
-    def _session(self, call: Call) -> Response:
+    def _session(self, call: HttpCall) -> Response:
         """What the page must know of the bus and of its user to show what is possible."""
         scope = _scope(call)
         grant = authorize_any(call, scope)
@@ -98,7 +98,7 @@ def _served(file: assets.Served) -> Response:
     return Response(file.content, 200, file.headers)
 
 
-def _scope(call: Call) -> str:
+def _scope(call: HttpCall) -> str:
     """The entity whose own key the user has; empty where it is a key of the namespace."""
     return call.query.get("entity", "").strip("/")
 
@@ -121,7 +121,7 @@ def _is_movable(panel: FaultPanel | None) -> bool:
     return True
 
 
-def _config(call: Call) -> Response:
+def _config(call: HttpCall) -> Response:
     """The namespace as a configuration file, without keys."""
     authorize(call, "", Rights.MANAGE)
     text = dump(ConfigFile((_declared(call.namespace),)), with_keys=False)

@@ -18,7 +18,7 @@ from polybus.errors import ArgumentError, BusError, EntityAlreadyExists, Polybus
 from polybus.gateway.atom.documents import ERROR_TYPE, error_detail, error_document
 
 if TYPE_CHECKING:
-    from polybus.gateway.http.request import Call
+    from polybus.gateway.http.request import HttpCall
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ def without_sub_code(error: BusError) -> BusError:
     return error
 
 
-def error_response(call: Call, error: Exception) -> Response:
+def error_response(call: HttpCall, error: Exception) -> Response:
     """The answer that tells a client about an error."""
     tracking_id = f"{uuid4()}_G0"
     status, sub_code, text = _shown(error)
@@ -67,13 +67,13 @@ def error_response(call: Call, error: Exception) -> Response:
     return error_answer(call, status, sub_code, text, tracking_id)
 
 
-def _connection(call: Call) -> str | None:
+def _connection(call: HttpCall) -> str | None:
     """The client's end of the connection; a proxy's, where there is one."""
     client = call.scope.get("client")
     return None if client is None else f"{client[0]}:{client[1]}"
 
 
-def error_answer(call: Call, status: int, sub_code: int, text: str, tracking_id: str) -> Response:
+def error_answer(call: HttpCall, status: int, sub_code: int, text: str, tracking_id: str) -> Response:
     detail = error_detail(
         sub_code or None,
         text,

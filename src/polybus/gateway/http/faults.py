@@ -17,7 +17,7 @@ from polybus.gateway.bulk.call import BulkCall, answer
 from polybus.gateway.http.auth import authorize
 from polybus.gateway.http.errors import not_allowed
 from polybus.gateway.http.health import PROBE_KEY, commits
-from polybus.gateway.http.request import Call
+from polybus.gateway.http.request import HttpCall
 from polybus.gateway.sas import Rights
 from polybus.hosting.store_host import StoreHost
 from polybus.namespace.entities.names import Address, parse_address
@@ -64,7 +64,7 @@ class FaultPanel(Protocol):
 class FaultCall:
     """A request to the panel."""
 
-    def __init__(self, call: Call, panel: FaultPanel, segments: list[str]) -> None:
+    def __init__(self, call: HttpCall, panel: FaultPanel, segments: list[str]) -> None:
         self.call = call
         self.panel = panel
         self.segments = segments
@@ -246,7 +246,7 @@ _ENTITY_SWITCHES: dict[str, Handler] = {"throttle": _throttle, "lose-lock": _los
 _SWITCHES: dict[str, Handler] = {"heal": _heal_all, "clock": _clock}
 
 
-async def handle_faults(call: Call, panel: FaultPanel, segments: list[str]) -> Response:
+async def handle_faults(call: HttpCall, panel: FaultPanel, segments: list[str]) -> Response:
     """Answers a request under `/$polybus/faults`."""
     authorize(call, "", Rights.MANAGE)
     fault = FaultCall(call, panel, segments)

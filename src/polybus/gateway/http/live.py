@@ -22,7 +22,7 @@ from polybus.errors import BusError, ServerBusy, Unauthorized
 from polybus.gateway.gateway import Gateway, Grant
 from polybus.gateway.http.auth import authorize_any
 from polybus.gateway.http.partitions import entity_overview
-from polybus.gateway.http.request import Call
+from polybus.gateway.http.request import HttpCall
 from polybus.gateway.sas import Rights
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.entities.names import parse_address
@@ -41,7 +41,7 @@ class Live:
         self._samples: dict[tuple[str, str], _Sample] = {}
         self._streams = 0
 
-    def stream(self, call: Call, scope: str) -> Response:
+    def stream(self, call: HttpCall, scope: str) -> Response:
         """Figures until the client goes, its token ends or the bus stops."""
         authorize_any(call, scope)
         if self._streams >= limits.LIVE_STREAMS:
@@ -49,7 +49,7 @@ class Live:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         return StreamingResponse(self._events(call, scope), 200, headers, EVENTS_TYPE)
 
-    async def _events(self, call: Call, scope: str) -> AsyncIterator[bytes]:
+    async def _events(self, call: HttpCall, scope: str) -> AsyncIterator[bytes]:
         focus = call.query.get("focus", "")
         first = True
         self._streams += 1

@@ -40,9 +40,9 @@ from polybus.gateway.http.properties import (
     message_from,
     parse_json,
 )
-from polybus.gateway.http.receiving import Place, receive_one
+from polybus.gateway.http.receiving import ReceiveTarget, receive_one
 from polybus.gateway.http.rendering import DEFAULT_CONTENT_TYPE, http_date, message_headers
-from polybus.gateway.http.request import Call
+from polybus.gateway.http.request import HttpCall
 from polybus.gateway.sas import Rights
 from polybus.gateway.stats import EntityStats
 from polybus.message.columns import body_of, properties_of
@@ -63,7 +63,7 @@ NO_LOCK = "The lock supplied is invalid. Either it has expired, or the message h
 class MessageCall:
     """A request about messages, taken apart."""
 
-    def __init__(self, call: Call, target: HttpTarget, *, strict: bool = False) -> None:
+    def __init__(self, call: HttpCall, target: HttpTarget, *, strict: bool = False) -> None:
         self.call = call
         self.target = target
         self.strict = strict
@@ -84,10 +84,10 @@ class MessageCall:
         return self.call.gateway.stats.entity(self.namespace.name, self.address.path)
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ReceiveTarget:
         if self.address.management:
             raise ArgumentError(f"'{self.address.path}' has no messages.")
-        return Place(self.entity, self.address)
+        return ReceiveTarget(self.entity, self.address)
 
     @property
     def timeout_s(self) -> float:
@@ -303,7 +303,7 @@ _HANDLERS: dict[TargetKind, dict[str, tuple[Handler, Rights]]] = {
 }
 
 
-async def handle_messages(call: Call, target: HttpTarget, *, strict: bool = False) -> Response:
+async def handle_messages(call: HttpCall, target: HttpTarget, *, strict: bool = False) -> Response:
     """Answers a request about messages."""
     found = _HANDLERS[target.kind].get(call.method)
     if found is None:

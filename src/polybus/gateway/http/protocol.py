@@ -18,7 +18,7 @@ from polybus.gateway.http.request import CASED_HEADERS
 from polybus.limits import HTTP_HEADER_BYTES
 
 
-class _Connection(h11.Connection):
+class _HttpConnection(h11.Connection):
     """Remembers the headers of the latest request with their names as written."""
 
     raw_headers: list[tuple[bytes, bytes]] = []
@@ -35,7 +35,7 @@ class HttpProtocol(H11Protocol):  # type: ignore[misc]
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.conn = _Connection(h11.SERVER, HTTP_HEADER_BYTES)
+        self.conn = _HttpConnection(h11.SERVER, HTTP_HEADER_BYTES)
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         # Headers and body leave in two writes; held back by Nagle's algorithm the second would come 40 ms later.

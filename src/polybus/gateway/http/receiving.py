@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from polybus.asyncio_bridge import from_promise
 from polybus.errors import EntityDeleted, EntityNotFound, InvalidOperation, PolybusError, ShuttingDown
 from polybus.gateway.gateway import Gateway
-from polybus.gateway.http.request import Call, Disconnected
+from polybus.gateway.http.request import Disconnected, HttpCall
 from polybus.namespace.delivery.operations import require_one
 from polybus.namespace.delivery.source import Delivery, give_back
 from polybus.namespace.entities.entity import Entity, Subscription
@@ -26,7 +26,7 @@ SESSIONS_REFUSED = (
 )
 
 
-class Waiting:
+class WaitingReceive:
     """A receiver that wants one message: what its source, its entity and the gateway know of it."""
 
     told = False
@@ -51,7 +51,7 @@ class Waiting:
         """The server closes its socket."""
 
 
-class Place:
+class ReceiveTarget:
     """Where a request receives from."""
 
     def __init__(self, entity: Entity, address: Address) -> None:
@@ -71,11 +71,11 @@ class Place:
         self.entity.check_receivable(self.address)
 
 
-async def receive_one(call: Call, place: Place, seconds: float) -> Delivery | None:
+async def receive_one(call: HttpCall, place: ReceiveTarget, seconds: float) -> Delivery | None:
     """The next message, locked; None where none came in time. Raises Disconnected where the client went away."""
     place.check()
     clock = call.gateway.bus.clock
-    waiting = Waiting()
+    waiting = WaitingReceive()
     gone = asyncio.ensure_future(call.wait_for_disconnect())
     source = place.entity.source(place.address)
     answered = False
@@ -112,7 +112,7 @@ async def _wait(
 
 
 @contextmanager
-def _present(gateway: Gateway, place: Place, waiting: Waiting) -> Iterator[None]:
+def _present(gateway: Gateway, place: ReceiveTarget, waiting: WaitingReceive) -> Iterator[None]:
     """Shows the receiver to those who count receivers, and to those who can end it."""
     entity, counted = place.entity, place.subscription or place.entity
     now_ms = gateway.bus.clock.now().wall_ms

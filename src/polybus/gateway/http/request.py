@@ -28,7 +28,7 @@ _HOST = re.compile(r"[A-Za-z0-9._~-]{1,255}(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45
 _API_VERSION = re.compile(r"[0-9A-Za-z.-]{1,32}")
 
 
-class Call:
+class HttpCall:
     """A request and the namespace it is meant for."""
 
     def __init__(self, scope: Scope, receive: Receive, gateway: Gateway) -> None:

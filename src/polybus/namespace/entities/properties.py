@@ -30,7 +30,7 @@ class Shape(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Property:
+class EntityProperty:
     element: str
     attribute: str
     shape: Shape
@@ -38,38 +38,40 @@ class Property:
     """Chosen at creation and never changed afterwards (A5)."""
 
 
-_LOCK = Property("LockDuration", "lock_duration_ms", Shape.DURATION)
-_SIZE = Property("MaxSizeInMegabytes", "max_size_in_megabytes", Shape.INT64)
-_DETECTION = Property("RequiresDuplicateDetection", "requires_duplicate_detection", Shape.BOOLEAN, fixed=True)
-_SESSION = Property("RequiresSession", "requires_session", Shape.BOOLEAN, fixed=True)
-_TIME_TO_LIVE = Property("DefaultMessageTimeToLive", "default_message_time_to_live_ms", Shape.DURATION)
-_DEAD_LETTER_EXPIRED = Property(
+_LOCK = EntityProperty("LockDuration", "lock_duration_ms", Shape.DURATION)
+_SIZE = EntityProperty("MaxSizeInMegabytes", "max_size_in_megabytes", Shape.INT64)
+_DETECTION = EntityProperty("RequiresDuplicateDetection", "requires_duplicate_detection", Shape.BOOLEAN, fixed=True)
+_SESSION = EntityProperty("RequiresSession", "requires_session", Shape.BOOLEAN, fixed=True)
+_TIME_TO_LIVE = EntityProperty("DefaultMessageTimeToLive", "default_message_time_to_live_ms", Shape.DURATION)
+_DEAD_LETTER_EXPIRED = EntityProperty(
     "DeadLetteringOnMessageExpiration", "dead_lettering_on_message_expiration", Shape.BOOLEAN
 )
-_DEAD_LETTER_FILTER = Property(
+_DEAD_LETTER_FILTER = EntityProperty(
     "DeadLetteringOnFilterEvaluationExceptions",
     "dead_lettering_on_filter_evaluation_exceptions",
     Shape.BOOLEAN,
 )
-_WINDOW = Property(
+_WINDOW = EntityProperty(
     "DuplicateDetectionHistoryTimeWindow", "duplicate_detection_history_time_window_ms", Shape.DURATION
 )
-_DELIVERIES = Property("MaxDeliveryCount", "max_delivery_count", Shape.INT32)
-_BATCHED = Property("EnableBatchedOperations", "enable_batched_operations", Shape.BOOLEAN)
-_FILTERING = Property("FilteringMessagesBeforePublishing", "filtering_messages_before_publishing", Shape.BOOLEAN)
-_ANONYMOUS = Property("IsAnonymousAccessible", "is_anonymous_accessible", Shape.BOOLEAN)
-_STATUS = Property("Status", "status", Shape.STATUS)
-_ORDERING = Property("SupportOrdering", "support_ordering", Shape.BOOLEAN)
-_IDLE = Property("AutoDeleteOnIdle", "auto_delete_on_idle_ms", Shape.DURATION)
-_PARTITIONING = Property("EnablePartitioning", "enable_partitioning", Shape.BOOLEAN, fixed=True)
-_SUBSCRIPTION_PARTITIONING = Property(
+_DELIVERIES = EntityProperty("MaxDeliveryCount", "max_delivery_count", Shape.INT32)
+_BATCHED = EntityProperty("EnableBatchedOperations", "enable_batched_operations", Shape.BOOLEAN)
+_FILTERING = EntityProperty(
+    "FilteringMessagesBeforePublishing", "filtering_messages_before_publishing", Shape.BOOLEAN
+)
+_ANONYMOUS = EntityProperty("IsAnonymousAccessible", "is_anonymous_accessible", Shape.BOOLEAN)
+_STATUS = EntityProperty("Status", "status", Shape.STATUS)
+_ORDERING = EntityProperty("SupportOrdering", "support_ordering", Shape.BOOLEAN)
+_IDLE = EntityProperty("AutoDeleteOnIdle", "auto_delete_on_idle_ms", Shape.DURATION)
+_PARTITIONING = EntityProperty("EnablePartitioning", "enable_partitioning", Shape.BOOLEAN, fixed=True)
+_SUBSCRIPTION_PARTITIONING = EntityProperty(
     "EnableSubscriptionPartitioning", "enable_subscription_partitioning", Shape.BOOLEAN
 )
-_EXPRESS = Property("EnableExpress", "enable_express", Shape.BOOLEAN)
-_FORWARD = Property("ForwardTo", "forward_to", Shape.TEXT)
-_METADATA = Property("UserMetadata", "user_metadata", Shape.TEXT)
-_FORWARD_DEAD = Property("ForwardDeadLetteredMessagesTo", "forward_dead_lettered_messages_to", Shape.TEXT)
-MESSAGE_SIZE = Property("MaxMessageSizeInKilobytes", "max_message_size_in_kilobytes", Shape.INT64)
+_EXPRESS = EntityProperty("EnableExpress", "enable_express", Shape.BOOLEAN)
+_FORWARD = EntityProperty("ForwardTo", "forward_to", Shape.TEXT)
+_METADATA = EntityProperty("UserMetadata", "user_metadata", Shape.TEXT)
+_FORWARD_DEAD = EntityProperty("ForwardDeadLetteredMessagesTo", "forward_dead_lettered_messages_to", Shape.TEXT)
+MESSAGE_SIZE = EntityProperty("MaxMessageSizeInKilobytes", "max_message_size_in_kilobytes", Shape.INT64)
 
 QUEUE_PROPERTIES = (
     _LOCK,
@@ -124,12 +126,12 @@ SUBSCRIPTION_PROPERTIES = (
 )
 AUTHORIZATION_RULES = "AuthorizationRules"
 
-PROPERTIES: dict[type[Description], tuple[Property, ...]] = {
+PROPERTIES: dict[type[Description], tuple[EntityProperty, ...]] = {
     QueueDescription: QUEUE_PROPERTIES,
     TopicDescription: TOPIC_PROPERTIES,
     SubscriptionDescription: SUBSCRIPTION_PROPERTIES,
 }
 
 
-def properties_of(description: Description) -> tuple[Property, ...]:
+def properties_of(description: Description) -> tuple[EntityProperty, ...]:
     return PROPERTIES[type(description)]

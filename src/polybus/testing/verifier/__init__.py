@@ -23,14 +23,14 @@ from polybus.testing.verifier.sessions import SessionLocks
 from polybus.testing.verifier.timeline import Outages, Span, timeline
 from polybus.testing.verifier.timing import Timing
 from polybus.testing.verifier.transactions import Atomicity
-from polybus.testing.verifier.verdict import Finding, Kind, Verdict
+from polybus.testing.verifier.verdict import Finding, FindingKind, Verdict
 
 __all__ = [
     "EntityContents",
     "EntityOptions",
     "FinalState",
     "Finding",
-    "Kind",
+    "FindingKind",
     "StoredMessage",
     "Verdict",
     "verify",

@@ -8,7 +8,7 @@ from polybus.testing.verifier.deduplication import bounds
 from polybus.testing.verifier.ledger import EntityLedger, MessageRecord
 from polybus.testing.verifier.lifetimes import may_have_expired
 from polybus.testing.verifier.timeline import Span
-from polybus.testing.verifier.verdict import Kind
+from polybus.testing.verifier.verdict import FindingKind
 
 
 class Accounting(Check):
@@ -38,15 +38,15 @@ class Accounting(Check):
             return
         if sent == 0:
             text = "sent with outcome failed, yet there" if record.sends else "never sent"
-            self.found_in(Kind.INVENTED, entity.name, text, record.message_id, _a_number(record))
+            self.found_in(FindingKind.INVENTED, entity.name, text, record.message_id, _a_number(record))
         elif seen <= most and seen > sent - record.cancelled:
-            self.found_in(Kind.CANCELLED, entity.name, "cancelled, yet there", record.message_id)
+            self.found_in(FindingKind.CANCELLED, entity.name, "cancelled, yet there", record.message_id)
         elif seen <= sent:
             text = f"{seen} copies where duplicate detection allows {most - record.cancelled}"
-            self.found_in(Kind.DUPLICATE_ACCEPTED, entity.name, text, record.message_id)
+            self.found_in(FindingKind.DUPLICATE_ACCEPTED, entity.name, text, record.message_id)
         else:
             text = f"{seen} copies of {sent} sends"
-            self.found_in(Kind.INVENTED, entity.name, text, record.message_id, _a_number(record))
+            self.found_in(FindingKind.INVENTED, entity.name, text, record.message_id, _a_number(record))
 
     def _judge_missing(self, entity: EntityLedger, record: MessageRecord, least: int, vanishing: _Vanishing) -> None:
         accounted = sum(copy.accounted for copy in record.copies.values()) + len(record.waiting)
@@ -61,7 +61,7 @@ class Accounting(Check):
                 self.count("vanished")
                 continue
             text = f"acknowledged, {'seen, but ' if record.copies else ''}not consumed and not stored"
-            self.found_in(Kind.LOST, entity.name, text, record.message_id, _a_number(record))
+            self.found_in(FindingKind.LOST, entity.name, text, record.message_id, _a_number(record))
 
     def _excused_by_expiry(self, entity: EntityLedger, record: MessageRecord) -> bool:
         if entity.options.dead_letter_on_expiry:
@@ -75,13 +75,13 @@ class Accounting(Check):
             consumed += min(len(copy.consumed), 1)
             if copy.consumed and copy.stored is not None:
                 text = f"still {copy.stored.state} after it was consumed, and that acknowledged"
-                self.found_in(Kind.REDELIVERED, entity.name, text, record.message_id, copy.number)
+                self.found_in(FindingKind.REDELIVERED, entity.name, text, record.message_id, copy.number)
             if len(copy.consumed) > 1:
                 text = f"consumed {len(copy.consumed)} times, each acknowledged"
-                self.found_in(Kind.DUPLICATED, entity.name, text, record.message_id, copy.number)
+                self.found_in(FindingKind.DUPLICATED, entity.name, text, record.message_id, copy.number)
         if consumed > sent > 0:
             text = f"{consumed} copies consumed of {sent} sends"
-            self.found_in(Kind.DUPLICATED, entity.name, text, record.message_id)
+            self.found_in(FindingKind.DUPLICATED, entity.name, text, record.message_id)
 
 
 def _a_number(record: MessageRecord) -> int | None:

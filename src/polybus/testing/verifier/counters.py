@@ -6,7 +6,7 @@ from collections import Counter
 
 from polybus.testing.verifier.check import Check
 from polybus.testing.verifier.contents import TOTAL, EntityContents
-from polybus.testing.verifier.verdict import Kind
+from polybus.testing.verifier.verdict import FindingKind
 
 
 class Counters(Check):
@@ -21,4 +21,4 @@ class Counters(Check):
         for state, says in contents.counters.items():
             there = len(contents.messages) if state == TOTAL else found[state]
             if says != there:
-                self.found_in(Kind.COUNTERS, name, f"counter {state} says {says}, there are {there}")
+                self.found_in(FindingKind.COUNTERS, name, f"counter {state} says {says}, there are {there}")

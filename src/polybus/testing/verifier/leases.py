@@ -12,7 +12,7 @@ from polybus.testing.verifier.ledger import EntityLedger
 from polybus.testing.verifier.timeline import INFINITY, Span, stamp_ms
 
 
-class Lease:
+class LockLease:
     """One holding of one lock."""
 
     __slots__ = ("_certain", "_facts", "_latest", "_lock", "entity", "given_back", "partition", "span")

@@ -27,7 +27,7 @@ from polybus.testing.verifier.timeline import INFINITY, Span
 _SESSION_ENDS: Final = frozenset({Op.SESSION_RELEASE, Op.SESSION_LOST, Op.LINK_CLOSED})
 
 
-class Transaction:
+class RecordedTransaction:
     """The members of one transaction, how it was discharged, and what that means for them."""
 
     __slots__ = ("discharge", "members", "outcome")
@@ -42,7 +42,7 @@ class Transaction:
         self.outcome = span.event.outcome if span.event.op == Op.COMMIT else FAILED
 
 
-class Copy:
+class RecordedCopy:
     """One sequence number under which a message was seen."""
 
     __slots__ = ("consumed", "deliveries", "doubted", "key", "number", "session", "stored", "taken_away")
@@ -80,15 +80,15 @@ class MessageRecord:
     def __init__(self, message_id: str) -> None:
         self.message_id = message_id
         self.sends: list[Send] = []
-        self.copies: dict[int, Copy] = {}
+        self.copies: dict[int, RecordedCopy] = {}
         self.waiting: list[StoredMessage] = []  # scheduled at the end
         self.cancelled = 0
         self.maybe_cancelled = 0
 
-    def copy(self, number: int) -> Copy:
+    def copy(self, number: int) -> RecordedCopy:
         copy = self.copies.get(number)
         if copy is None:
-            copy = self.copies[number] = Copy(number)
+            copy = self.copies[number] = RecordedCopy(number)
         return copy
 
     @property
@@ -126,7 +126,7 @@ class Ledger:
     def __init__(self, spans: Iterable[Span], final: FinalState) -> None:
         self.final = final
         self.entities = {name: EntityLedger(name, contents) for name, contents in final.entities.items()}
-        self.transactions: dict[str, Transaction] = {}
+        self.transactions: dict[str, RecordedTransaction] = {}
         self.released: dict[str, int] = {}  # from when a token may have been given back
         self.session_ends: dict[tuple[str, str, str | None], list[int]] = {}
         self._tokens: dict[str, tuple[str | None, int | None]] = {}
@@ -195,7 +195,7 @@ class Ledger:
         name = span.event.transaction
         if name is None:
             return
-        transaction = self.transactions.setdefault(name, Transaction())
+        transaction = self.transactions.setdefault(name, RecordedTransaction())
         if span.event.op in (Op.COMMIT, Op.ROLLBACK):
             transaction.finish(span)
         elif span.event.op != Op.DECLARE and span.event.outcome != FAILED:
@@ -266,7 +266,7 @@ class Ledger:
         return INFINITY if discharge is None else discharge.began
 
     @staticmethod
-    def _consume(copy: Copy, span: Span, outcome: str) -> None:
+    def _consume(copy: RecordedCopy, span: Span, outcome: str) -> None:
         (copy.consumed if outcome == OK else copy.doubted).append(span)
 
     def _note_session_end(self, span: Span) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from polybus.testing.history import DELIVERIES, OK, SETTLEMENTS, UNKNOWN, Op
 from polybus.testing.verifier.check import Check, Facts, Handler
-from polybus.testing.verifier.leases import Lease
+from polybus.testing.verifier.leases import LockLease
 from polybus.testing.verifier.timeline import Span
-from polybus.testing.verifier.verdict import Kind, Verdict
+from polybus.testing.verifier.verdict import FindingKind, Verdict
 
 _Where = tuple[str, int]
 """An entity as recorded (a dead-letter queue is a place of its own) and a sequence number."""
@@ -17,8 +17,8 @@ class MessageLocks(Check):
 
     def __init__(self, facts: Facts, verdict: Verdict) -> None:
         super().__init__(facts, verdict)
-        self._holders: dict[_Where, Lease] = {}
-        self._tokens: dict[str, tuple[_Where, Lease]] = {}
+        self._holders: dict[_Where, LockLease] = {}
+        self._tokens: dict[str, tuple[_Where, LockLease]] = {}
 
     def handlers(self) -> dict[str, Handler]:
         handlers: dict[str, Handler] = dict.fromkeys(SETTLEMENTS, self._settle)
@@ -36,11 +36,11 @@ class MessageLocks(Check):
             return
         entity, _ = self.ledger.place(event.entity)
         where = (event.entity, event.number)
-        lease = Lease(self.facts, entity, event.number >> 48, span)
+        lease = LockLease(self.facts, entity, event.number >> 48, span)
         lease.given_back = self.ledger.released.get(event.token, lease.given_back)
         holder = self._holders.get(where)
         if holder is not None and holder.certainly_held_at(span.ended) and lease.certainly_held_at(span.ended):
-            self.found(Kind.TWO_HOLDERS, span, f"delivered while {holder.client} holds its lock")
+            self.found(FindingKind.TWO_HOLDERS, span, f"delivered while {holder.client} holds its lock")
         self._holders[where] = lease
         self._tokens[event.token] = (where, lease)
 
@@ -59,7 +59,7 @@ class MessageLocks(Check):
         if not self._in_session(span):
             self._judge_lock(span, "settled")
 
-    def _judge_lock(self, span: Span, verb: str) -> Lease | None:
+    def _judge_lock(self, span: Span, verb: str) -> LockLease | None:
         """The lease that the token stands for; a finding where it is acknowledged and cannot be right."""
         event = span.event
         if event.token is None:
@@ -69,13 +69,13 @@ class MessageLocks(Check):
             return lease
         if where is None or lease is None:
             if not self.ledger.was_given(event.token):
-                self.found(Kind.SETTLED_LATE, span, f"{verb} with a token that nobody was given")
+                self.found(FindingKind.SETTLED_LATE, span, f"{verb} with a token that nobody was given")
         elif event.number is not None and (event.entity, event.number) != where:
-            self.found(Kind.SETTLED_LATE, span, f"{verb} with the token of number {where[1]}")
+            self.found(FindingKind.SETTLED_LATE, span, f"{verb} with the token of number {where[1]}")
         else:
             why = lease.why_lost(span.began)
             if why is not None:
-                self.found(Kind.SETTLED_LATE, span, f"{verb}, and acknowledged, although {why}")
+                self.found(FindingKind.SETTLED_LATE, span, f"{verb}, and acknowledged, although {why}")
         return lease
 
 
@@ -107,10 +107,10 @@ class Redelivery(Check):
             return
         gone = self._gone.get(where)
         if gone is not None and span.began > gone.ended:
-            self.found(Kind.REDELIVERED, span, f"delivered after an acknowledged {gone.event.op}")
+            self.found(FindingKind.REDELIVERED, span, f"delivered after an acknowledged {gone.event.op}")
         deferred = self._deferred.get(where)
         if deferred is not None and span.event.op == Op.RECEIVE and span.began > deferred.ended:
-            self.found(Kind.REDELIVERED, span, "delivered like an active message after it was deferred")
+            self.found(FindingKind.REDELIVERED, span, "delivered like an active message after it was deferred")
         if span.event.op == Op.RECEIVE_AND_DELETE:
             self._gone.setdefault(where, span)
         self._judge_count(where, span)
@@ -121,11 +121,11 @@ class Redelivery(Check):
             return
         least, since = self._least_count.get(where, (0, 0))
         if count < least and span.began > since:
-            self.found(Kind.DELIVERY_COUNT, span, f"delivery count {count} where it was to be {least} or more")
+            self.found(FindingKind.DELIVERY_COUNT, span, f"delivery count {count} where it was to be {least} or more")
         entity, dead = self.ledger.place(span.event.entity)
         most = entity.options.max_delivery_count
         if most is not None and not dead and span.event.op == Op.RECEIVE and count >= most:
-            self.found(Kind.DELIVERY_COUNT, span, f"delivered with count {count}, over the maximum of {most}")
+            self.found(FindingKind.DELIVERY_COUNT, span, f"delivered with count {count}, over the maximum of {most}")
         if span.event.token is not None:
             self._token_count[span.event.token] = count
         self._raise_count(where, count, span)

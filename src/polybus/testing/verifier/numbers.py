@@ -6,7 +6,7 @@ from polybus.testing.history import DELIVERIES, FAILED, Op
 from polybus.testing.verifier.check import Check, Facts, Handler
 from polybus.testing.verifier.ledger import EntityLedger
 from polybus.testing.verifier.timeline import Span
-from polybus.testing.verifier.verdict import Kind, Verdict
+from polybus.testing.verifier.verdict import FindingKind, Verdict
 
 
 class Numbers(Check):
@@ -27,7 +27,7 @@ class Numbers(Check):
         entity, _ = self.ledger.place(event.entity)
         wrong = self._judge(entity, event.number, event.message_id, event.session or event.key, event.partition)
         if wrong is not None:
-            self.found(Kind.NUMBERS, span, wrong)
+            self.found(FindingKind.NUMBERS, span, wrong)
 
     def finish(self) -> None:
         for entity in self.ledger.entities.values():
@@ -44,7 +44,7 @@ class Numbers(Check):
                     wrong = "stored twice under this number"
                 there.add(message.number)
                 if wrong is not None:
-                    self.found_in(Kind.NUMBERS, entity.name, wrong, message.message_id, message.number)
+                    self.found_in(FindingKind.NUMBERS, entity.name, wrong, message.message_id, message.number)
 
     def _judge(
         self, entity: EntityLedger, number: int, message_id: str, key: str | None, partition: int | None
@@ -78,9 +78,9 @@ class Integrity(Check):
         entity, _ = self.ledger.place(event.entity)
         wrong = self._judge(entity, event.message_id, event.digest, event.session, event.key)
         if wrong is not None:
-            self.found(Kind.CORRUPTED, span, wrong)
+            self.found(FindingKind.CORRUPTED, span, wrong)
         if event.op == Op.PEEK and not self._was_sent(entity, event.message_id):
-            self.found(Kind.INVENTED, span, "peeked at, but never sent")
+            self.found(FindingKind.INVENTED, span, "peeked at, but never sent")
 
     def _was_sent(self, entity: EntityLedger, message_id: str) -> bool:
         """On a topic, where scheduled messages wait, the records are with its subscriptions."""
@@ -95,7 +95,7 @@ class Integrity(Check):
             for message in entity.contents.messages:
                 wrong = self._judge(entity, message.message_id, message.digest, message.session, message.key)
                 if wrong is not None:
-                    self.found_in(Kind.CORRUPTED, entity.name, wrong, message.message_id, message.number)
+                    self.found_in(FindingKind.CORRUPTED, entity.name, wrong, message.message_id, message.number)
 
     @staticmethod
     def _judge(

@@ -8,7 +8,7 @@ from polybus.testing.history import OK, Op
 from polybus.testing.verifier.check import Check, Facts, Handler
 from polybus.testing.verifier.ledger import EntityLedger
 from polybus.testing.verifier.timeline import Span
-from polybus.testing.verifier.verdict import Kind, Verdict
+from polybus.testing.verifier.verdict import FindingKind, Verdict
 
 _Group = tuple[str, str | None, str | None]
 """An entity, a session id, a partition key."""
@@ -51,7 +51,7 @@ class SendOrder(Check):
                 return
             if number < lower:
                 text = f"numbered below {before.event.message_id}, which was sent and acknowledged before"
-                self.found(Kind.ORDER, span, text)
+                self.found(FindingKind.ORDER, span, text)
         self._last[chain] = (span, number)
 
 
@@ -116,6 +116,6 @@ class KeyOrder(Check):
         ended, highest = delivered.setdefault(key, ([], []))
         before = bisect_left(ended, span.began)
         if before and highest[before - 1] > number:
-            self.found(Kind.ORDER, span, f"delivered after number {highest[before - 1]} of the same key")
+            self.found(FindingKind.ORDER, span, f"delivered after number {highest[before - 1]} of the same key")
         ended.append(span.ended)
         highest.append(max(number, highest[-1]) if highest else number)

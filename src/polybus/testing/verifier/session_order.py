@@ -11,10 +11,10 @@ from heapq import heapify, heappop, heappush
 
 from polybus.testing.history import FAILED, OK, SETTLEMENTS, Op
 from polybus.testing.verifier.check import Check, Facts, Handler
-from polybus.testing.verifier.ledger import Copy, EntityLedger, MessageRecord
+from polybus.testing.verifier.ledger import EntityLedger, MessageRecord, RecordedCopy
 from polybus.testing.verifier.lifetimes import may_have_expired
 from polybus.testing.verifier.timeline import Span
-from polybus.testing.verifier.verdict import Kind, Verdict
+from polybus.testing.verifier.verdict import FindingKind, Verdict
 
 
 class _Queue:
@@ -132,7 +132,7 @@ class SessionOrder(Check):
         if any(self._may_be_uncommitted(send.span, span) for send in record.sends):
             return
         queue.reported.add(skipped)
-        self.found(Kind.ORDER, span, f"delivered before number {skipped} of the same session, which is free")
+        self.found(FindingKind.ORDER, span, f"delivered before number {skipped} of the same session, which is free")
 
     def _judge_fallen_back(self, queue: _Queue, span: Span) -> None:
         """Only what the holder gave back, or is giving back, may follow a higher number."""
@@ -143,7 +143,7 @@ class SessionOrder(Check):
             return
         record = self._records[self.ledger.place(span.event.entity)[0].name, number]
         if all(send.span.event.transaction is None for send in record.sends):
-            self.found(Kind.ORDER, span, f"delivered after number {queue.highest} of the same session")
+            self.found(FindingKind.ORDER, span, f"delivered after number {queue.highest} of the same session")
 
     def _may_be_settled(self, delivery: Span, stamp: int) -> bool:
         released = self.ledger.released.get(delivery.event.token or "")
@@ -172,7 +172,7 @@ class SessionOrder(Check):
             queue.put(event.number, span)
 
 
-def _certainly_free(copy: Copy, freed: Span | None, delivery: Span) -> bool:
+def _certainly_free(copy: RecordedCopy, freed: Span | None, delivery: Span) -> bool:
     """Whether nothing can have held or removed the copy between what freed it and this delivery."""
     if freed is not None and freed.ended >= delivery.began:
         return False

@@ -6,10 +6,10 @@ from bisect import bisect_left
 
 from polybus.testing.history import FAILED, OK, SETTLEMENTS, UNKNOWN, Op
 from polybus.testing.verifier.check import Check, Facts, Handler
-from polybus.testing.verifier.leases import Lease
+from polybus.testing.verifier.leases import LockLease
 from polybus.testing.verifier.ledger import EntityLedger
 from polybus.testing.verifier.timeline import INFINITY, Span
-from polybus.testing.verifier.verdict import Kind, Verdict
+from polybus.testing.verifier.verdict import FindingKind, Verdict
 
 _Session = tuple[str, str]
 """An entity and a session id."""
@@ -20,7 +20,7 @@ class Holding:
 
     __slots__ = ("lease", "outstanding")
 
-    def __init__(self, lease: Lease) -> None:
+    def __init__(self, lease: LockLease) -> None:
         self.lease = lease
         self.outstanding: dict[int, str] = {}  # numbers and tokens
 
@@ -53,11 +53,11 @@ class SessionLocks(Check):
         if place is None or span.event.outcome != OK:
             return
         entity, session = place
-        lease = Lease(self.facts, entity, span.event.partition, span)
+        lease = LockLease(self.facts, entity, span.event.partition, span)
         lease.given_back = self._end_after(span)
         holding = self._holdings.get(session)
         if holding is not None and _both_hold(holding.lease, lease, span.ended):
-            self.found(Kind.TWO_HOLDERS, span, f"session accepted while {holding.lease.client} holds it")
+            self.found(FindingKind.TWO_HOLDERS, span, f"session accepted while {holding.lease.client} holds it")
         self._holdings[session] = self._own[span.event.client, session] = Holding(lease)
 
     def _end_after(self, span: Span) -> int:
@@ -82,7 +82,7 @@ class SessionLocks(Check):
         holding.lease.partition = event.number >> 48
         earlier = holding.outstanding.get(event.number)
         if earlier is not None and self.ledger.released.get(earlier, INFINITY) > span.ended:
-            self.found(Kind.TWO_HOLDERS, span, "delivered twice under one session lock")
+            self.found(FindingKind.TWO_HOLDERS, span, "delivered twice under one session lock")
         if event.token is not None:
             holding.outstanding[event.number] = event.token
             self._tokens[event.token] = holding
@@ -105,13 +105,15 @@ class SessionLocks(Check):
             if own is not None:
                 own.lease.maybe_renewed()
             return
-        holding = self._holding_of(span, place[1], "renewed by", late=Kind.SETTLED_LATE)
+        holding = self._holding_of(span, place[1], "renewed by", late=FindingKind.SETTLED_LATE)
         if holding is None:
             return
         self._judge_late(span, holding, "renewed")
         holding.lease.renewed(span)
 
-    def _holding_of(self, span: Span, session: _Session, verb: str, late: str = Kind.TWO_HOLDERS) -> Holding | None:
+    def _holding_of(
+        self, span: Span, session: _Session, verb: str, late: str = FindingKind.TWO_HOLDERS
+    ) -> Holding | None:
         """The client's own holding; a finding where it certainly has none any more."""
         own = self._own.get((span.event.client, session))
         if own is None:
@@ -123,7 +125,7 @@ class SessionLocks(Check):
             return None
         return own
 
-    def _superseding(self, span: Span, holding: Holding, session: _Session) -> Lease | None:
+    def _superseding(self, span: Span, holding: Holding, session: _Session) -> LockLease | None:
         """Who accepted the session certainly after this holding began and before this span did."""
         last = self._holdings[session].lease
         certain = last.span.began > holding.lease.span.ended and span.began > last.span.ended
@@ -137,7 +139,7 @@ class SessionLocks(Check):
         holding = self._tokens.get(event.token)
         if holding is None:
             if event.outcome == OK and not self.ledger.was_given(event.token):
-                self.found(Kind.SETTLED_LATE, span, "settled with a token that nobody was given")
+                self.found(FindingKind.SETTLED_LATE, span, "settled with a token that nobody was given")
             return
         if event.number is not None and self.ledger.outcome(event) != FAILED:
             holding.outstanding.pop(event.number, None)
@@ -146,13 +148,13 @@ class SessionLocks(Check):
             other = self._superseding(span, holding, place[1])
             if other is not None:
                 text = f"settled, and acknowledged, after {other.client} had accepted the session"
-                self.found(Kind.SETTLED_LATE, span, text)
+                self.found(FindingKind.SETTLED_LATE, span, text)
 
     def _judge_late(self, span: Span, holding: Holding, verb: str) -> None:
         why = holding.lease.why_lost(span.began)
         if why is not None:
-            self.found(Kind.SETTLED_LATE, span, f"session {verb}, and acknowledged, although {why}")
+            self.found(FindingKind.SETTLED_LATE, span, f"session {verb}, and acknowledged, although {why}")
 
 
-def _both_hold(first: Lease, second: Lease, stamp: int) -> bool:
+def _both_hold(first: LockLease, second: LockLease, stamp: int) -> bool:
     return first.certainly_held_at(stamp) and second.certainly_held_at(stamp)

@@ -8,7 +8,7 @@ from polybus.testing.verifier.contents import ACTIVE, LOCKED
 from polybus.testing.verifier.ledger import EntityLedger, MessageRecord, Send
 from polybus.testing.verifier.lifetimes import due_ms, may_have_expired, ttl_ms
 from polybus.testing.verifier.timeline import Span
-from polybus.testing.verifier.verdict import Kind
+from polybus.testing.verifier.verdict import FindingKind
 
 
 class Timing(Check):
@@ -27,7 +27,7 @@ class Timing(Check):
         record = entity.messages[event.message_id]
         due = due_ms(record)
         if span.wall_to_ms + self.facts.slack_ms < due:
-            self.found(Kind.EARLY, span, f"delivered {due - span.wall_to_ms} ms before it was due")
+            self.found(FindingKind.EARLY, span, f"delivered {due - span.wall_to_ms} ms before it was due")
         if record.only_send is not None:
             self._judge_expiry(entity, record.only_send, span)
 
@@ -38,7 +38,7 @@ class Timing(Check):
             return
         late_ms = span.wall_from_ms - self.facts.slack_ms - (enqueued + ttl)
         if late_ms > 0:
-            self.found(Kind.EXPIRED, span, f"delivered {late_ms} ms after its time-to-live")
+            self.found(FindingKind.EXPIRED, span, f"delivered {late_ms} ms after its time-to-live")
 
     def _expire(self, span: Span) -> None:
         event = span.event
@@ -47,7 +47,7 @@ class Timing(Check):
         if record is None:
             return
         if not may_have_expired(entity.options, record, span.wall_to_ms + self.facts.slack_ms):
-            self.found(Kind.LOST, span, "gone before its time-to-live was over")
+            self.found(FindingKind.LOST, span, "gone before its time-to-live was over")
 
     def finish(self) -> None:
         for entity in self.ledger.entities.values():
@@ -61,7 +61,7 @@ class Timing(Check):
         for copy in record.copies.values():
             if copy.stored is not None and copy.stored.state in (ACTIVE, LOCKED):
                 text = f"{copy.stored.state} at the end, before it is due"
-                self.found_in(Kind.EARLY, entity.name, text, record.message_id, copy.number)
+                self.found_in(FindingKind.EARLY, entity.name, text, record.message_id, copy.number)
 
 
 def _enqueued_by_ms(send: Send, delivery: Span) -> int | None:

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from polybus.testing.history import OK, SENDS, UNKNOWN, Op
 from polybus.testing.verifier.check import Check, Facts, Handler
 from polybus.testing.verifier.contents import DEAD_LETTER, DEFERRED
-from polybus.testing.verifier.ledger import Copy, EntityLedger, MessageRecord, Transaction
+from polybus.testing.verifier.ledger import EntityLedger, MessageRecord, RecordedCopy, RecordedTransaction
 from polybus.testing.verifier.lifetimes import may_have_expired
 from polybus.testing.verifier.timeline import Span
-from polybus.testing.verifier.verdict import Kind, Verdict
+from polybus.testing.verifier.verdict import FindingKind, Verdict
 
 
 class Atomicity(Check):
@@ -38,22 +38,24 @@ class Atomicity(Check):
         for (_, name), members in self._batches.items():
             happened = [self._sent(member) for member in members]
             if True in happened and False in happened:
-                self.found(Kind.TORN, members[0], f"only part of batch {name} is there")
+                self.found(FindingKind.TORN, members[0], f"only part of batch {name} is there")
 
-    def _judge_transaction(self, name: str, transaction: Transaction) -> None:
+    def _judge_transaction(self, name: str, transaction: RecordedTransaction) -> None:
         members = [span for span in transaction.members if span.event.outcome == OK]
         if not members:
             return
         happened = [self._happened(member, transaction) for member in members]
         if transaction.outcome == OK and True in happened and False in happened:
-            self.found(Kind.TORN, _first(members, happened, False), f"{name} committed, but this is missing")
+            self.found(FindingKind.TORN, _first(members, happened, False), f"{name} committed, but this is missing")
         elif transaction.outcome == UNKNOWN and True in happened and False in happened:
-            self.found(Kind.TORN, _first(members, happened, False), f"{name} in doubt, and done in part")
+            self.found(FindingKind.TORN, _first(members, happened, False), f"{name} in doubt, and done in part")
         elif transaction.outcome not in (OK, UNKNOWN) and True in happened:
-            self.found(Kind.TORN, _first(members, happened, True), f"{name} was not committed, but this is done")
+            self.found(
+                FindingKind.TORN, _first(members, happened, True), f"{name} was not committed, but this is done"
+            )
         self._judge_early(name, transaction, members)
 
-    def _judge_early(self, name: str, transaction: Transaction, members: list[Span]) -> None:
+    def _judge_early(self, name: str, transaction: RecordedTransaction, members: list[Span]) -> None:
         """What a transaction sends is not to be seen before it commits."""
         discharge = transaction.discharge
         if discharge is None:
@@ -62,9 +64,9 @@ class Atomicity(Check):
             for _, record in self._records(member):
                 early = [d for c in record.copies.values() for d in c.deliveries if d.ended < discharge.began]
                 if early and record.only_send is not None:
-                    self.found(Kind.TORN, early[0], f"delivered before {name}, which sent it, was committed")
+                    self.found(FindingKind.TORN, early[0], f"delivered before {name}, which sent it, was committed")
 
-    def _happened(self, member: Span, transaction: Transaction) -> bool | None:
+    def _happened(self, member: Span, transaction: RecordedTransaction) -> bool | None:
         if member.event.op in SENDS:
             return self._sent(member)
         copy = self._copy(member)
@@ -99,14 +101,14 @@ class Atomicity(Check):
         expired = may_have_expired(entity.options, record, self.ledger.final.wall_ms + self.facts.slack_ms)
         return None if expired and not entity.options.dead_letter_on_expiry else False
 
-    def _copy(self, member: Span) -> Copy | None:
+    def _copy(self, member: Span) -> RecordedCopy | None:
         entity, _ = self.ledger.place(member.event.entity)
         message_id, number = self.ledger.identify(member.event)
         if message_id is None or number is None:
             return None
         return entity.record(message_id).copies.get(number)
 
-    def _completed(self, member: Span, copy: Copy, transaction: Transaction) -> bool | None:
+    def _completed(self, member: Span, copy: RecordedCopy, transaction: RecordedTransaction) -> bool | None:
         if copy.stored is not None or _delivered_after(copy, transaction):
             return False
         entity, _ = self.ledger.place(member.event.entity)
@@ -118,7 +120,7 @@ class Atomicity(Check):
         return None if expired else True
 
     @staticmethod
-    def _moved(member: Span, copy: Copy, transaction: Transaction) -> bool | None:
+    def _moved(member: Span, copy: RecordedCopy, transaction: RecordedTransaction) -> bool | None:
         """A deferred or dead-lettered message: plain only where it is still stored, or came back as active."""
         if copy.stored is not None:
             if copy.stored.state == (DEFERRED if member.event.op == Op.DEFER else DEAD_LETTER):
@@ -127,7 +129,7 @@ class Atomicity(Check):
         return None
 
 
-def _delivered_after(copy: Copy, transaction: Transaction) -> bool:
+def _delivered_after(copy: RecordedCopy, transaction: RecordedTransaction) -> bool:
     discharge = transaction.discharge
     if discharge is None:
         return False

@@ -9,7 +9,7 @@ SHOWN_PER_KIND: Final = 5
 """A summary shows this many findings of a kind: one cause often has thousands, and the first ones tell it."""
 
 
-class Kind:
+class FindingKind:
     """The kinds of fault that a history can prove."""
 
     LOST: Final = "lost"  # acknowledged, and nowhere to be found

@@ -13,7 +13,7 @@ from psycopg import sql
 
 from polybus.errors import StoreCorrupt, StoreError
 from polybus.limits import STORE_COPY_BYTES, STORE_COPY_ROWS
-from polybus.operations.reading import Reader
+from polybus.operations.store_reader import StoreReader
 from polybus.rows import Row
 from polybus.store.connections import Connection, connect
 from polybus.store.format import StoreFormat
@@ -25,7 +25,7 @@ _NO_HURRY: Final = "SELECT set_config('idle_in_transaction_session_timeout', '0'
 _ONE_MOMENT: Final = "BEGIN TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 
 
-class PostgresReader(Reader):
+class PostgresReader(StoreReader):
     def __init__(self, url: str) -> None:
         address = parse_postgres_url(url)
         self.url = address.shown

@@ -7,7 +7,7 @@ from polybus.limits import RULE_DEPTH, RULE_TEXT_CHARACTERS
 from polybus.rules.lexer import END, Token, tokenize, wrong
 
 
-class Cursor:
+class TokenCursor:
     def __init__(self, text: str) -> None:
         if len(text) > RULE_TEXT_CHARACTERS:
             found = f"{len(text)} characters"

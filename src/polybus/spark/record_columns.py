@@ -51,7 +51,7 @@ Rows = Numbers | slice
 _TIMES: Final = {"enqueued_time": "enqueued", "expires_at": "expires"}
 
 
-class Records:
+class RecordColumns:
     """Some records, taken apart as far as the columns need it."""
 
     def __init__(self, sent: Any, columns: tuple[str, ...]) -> None:

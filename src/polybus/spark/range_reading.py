@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from polybus.errors import CursorTruncated, ServerBusy
 from polybus.limits import BULK_RANGES
-from polybus.spark.bus import Bus
+from polybus.spark.bus import BusClient
 from polybus.spark.columns import arrow_schema
 from polybus.spark.planning import Range
-from polybus.spark.records import Records
+from polybus.spark.record_columns import RecordColumns
 from polybus.spark.transport import Intake, Query
 from polybus.spark.walking import Numbers
 
@@ -29,7 +29,7 @@ Gap = tuple[int, int]
 """Positions with nothing at them, both ends included."""
 
 
-class Progress:
+class ReadProgress:
     """One range: how far it has been read, and at which positions nothing was."""
 
     def __init__(self, wanted: Range) -> None:
@@ -67,7 +67,7 @@ class RangesRead:
 
     def __init__(
         self,
-        bus: Bus,
+        bus: BusClient,
         columns: tuple[str, ...],
         wanted: list[Range],
         entity_id: str | None,
@@ -79,7 +79,7 @@ class RangesRead:
         self._columns = columns
         self._entity_id = entity_id
         self._settled = settled
-        self.ranges = [Progress(each) for each in wanted]
+        self.ranges = [ReadProgress(each) for each in wanted]
 
     def batches(self) -> Iterator[Any]:
         patience = self._bus.patience()
@@ -94,7 +94,7 @@ class RangesRead:
                 if not patience.wait():
                     raise
 
-    def _attempt(self, left: list[Progress]) -> Iterator[Any]:
+    def _attempt(self, left: list[ReadProgress]) -> Iterator[Any]:
         """What one request gives; it ends in the middle where the connection does."""
         asked = [each.left for each in left]
         response = self._bus.repeat(lambda: self._bus.open_records(asked, self._entity_id))
@@ -102,7 +102,7 @@ class RangesRead:
         for batch, told in _parts(Intake(response)):
             end = told
             if batch.num_rows:
-                records = Records(batch, self._columns)
+                records = RecordColumns(batch, self._columns)
                 rows = records.batch() if self._settled else records.present(records.batch())
                 self._note(records, left)
                 if rows.num_rows:
@@ -118,14 +118,14 @@ class RangesRead:
                 f" {short.range.last}: {end.get('error') or 'there is no more'}"
             )
 
-    def _note(self, records: Records, left: list[Progress]) -> None:
+    def _note(self, records: RecordColumns, left: list[ReadProgress]) -> None:
         """Finds the ranges that rows belong to: they come range by range, in the order in which they were asked."""
         partitions, positions = records.partitions, records.positions
         cuts = np.nonzero((np.diff(partitions) != 0) | (np.diff(positions) < 0))[0] + 1
         for part in np.split(np.arange(len(positions)), cuts):
             self._note_run(int(partitions[part[0]]), positions[part], left)
 
-    def _note_run(self, partition: int, positions: Numbers, left: list[Progress]) -> None:
+    def _note_run(self, partition: int, positions: Numbers, left: list[ReadProgress]) -> None:
         """Neighbouring ranges of one partition may follow each other without a cut."""
         for each in left:
             if each.range.partition != partition or each.done:
@@ -135,7 +135,7 @@ class RangesRead:
                 each.read(inside)
 
 
-def browse(bus: Bus, columns: tuple[str, ...], query: Query) -> Iterator[Any]:
+def browse(bus: BusClient, columns: tuple[str, ...], query: Query) -> Iterator[Any]:
     """What is there now, in the states that the query names; partitions that are out are an error."""
     schema = arrow_schema(columns)
     response = bus.repeat(lambda: bus.open_browse({**query, "columns": ",".join(columns)}))

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from polybus.errors import ArgumentError, ConfigError
-from polybus.gateway.config.jsonc import Table
+from polybus.gateway.config.jsonc import JsonObject
 from polybus.gateway.durations import parse_duration
 from polybus.namespace.entities.description import EntityStatus
 from polybus.namespace.entities.properties import Shape
@@ -20,7 +20,7 @@ _INTEGER_BITS = {Shape.INT32: 32, Shape.INT64: 64}
 _SETTABLE = ", ".join(status.value for status in EntityStatus if status.settable)
 
 
-class Cursor:
+class ConfigValue:
     """One value of the file. `warnings` is shared by all cursors of a file."""
 
     __slots__ = ("path", "source", "value", "warnings")
@@ -40,35 +40,35 @@ class Cursor:
     def warn(self, message: str) -> None:
         self.warnings.append(f"{self.source}: {self.path or 'the file'}: {message}")
 
-    def child(self, key: str) -> Cursor | None:
+    def child(self, key: str) -> ConfigValue | None:
         """What stands under a key of this object; None if it is not there or null."""
         spelling, value = self._table().members.get(key.lower(), (key, None))
         return None if value is None else self._at(spelling, value)
 
-    def required(self, key: str) -> Cursor:
+    def required(self, key: str) -> ConfigValue:
         child = self.child(key)
         if child is None:
             raise self.error(f"{key} is missing")
         return child
 
-    def children(self) -> Iterator[tuple[str, Cursor]]:
+    def children(self) -> Iterator[tuple[str, ConfigValue]]:
         """The members of this object, in the file's order."""
         for spelling, value in self._table().members.values():
             yield spelling, self._at(spelling, value)
 
-    def exact_children(self) -> Iterator[tuple[str, Cursor]]:
+    def exact_children(self) -> Iterator[tuple[str, ConfigValue]]:
         """The members of an object whose keys are the user's own names, where case matters."""
-        if not isinstance(self.value, Table):
+        if not isinstance(self.value, JsonObject):
             raise self.not_allowed("an object")
         for key, value in self.value.pairs:
             yield key, self._at(key, value)
 
-    def items(self) -> list[Cursor]:
+    def items(self) -> list[ConfigValue]:
         """The elements of this array."""
         if not isinstance(self.value, list):
             raise self.not_allowed("an array")
         return [
-            Cursor(self.source, f"{self.path}[{index}]", value, self.warnings)
+            ConfigValue(self.source, f"{self.path}[{index}]", value, self.warnings)
             for index, value in enumerate(self.value)
         ]
 
@@ -118,11 +118,11 @@ class Cursor:
                 return status
         raise self.not_allowed(_SETTABLE)
 
-    def _at(self, key: str, value: Any) -> Cursor:
-        return Cursor(self.source, f"{self.path}.{key}" if self.path else key, value, self.warnings)
+    def _at(self, key: str, value: Any) -> ConfigValue:
+        return ConfigValue(self.source, f"{self.path}.{key}" if self.path else key, value, self.warnings)
 
-    def _table(self) -> Table:
-        if not isinstance(self.value, Table):
+    def _table(self) -> JsonObject:
+        if not isinstance(self.value, JsonObject):
             raise self.not_allowed("an object")
         if self.value.repeated is not None:
             raise self.error(f"the key {self.value.repeated!a} is given more than once")
@@ -131,7 +131,7 @@ class Cursor:
 
 def shown(value: Any) -> str:
     """A value for a message: short, on one line, nothing of the inside of objects."""
-    if isinstance(value, Table):
+    if isinstance(value, JsonObject):
         return "{...}"
     if isinstance(value, list):
         return "[...]"

@@ -29,7 +29,7 @@ LOCK: Final = "lock"
 _BINDINGS_OWN: Final = "rocksdict-config.json"
 
 
-class Reader(ABC):
+class StoreReader(ABC):
     """The rows of one store as they were when it was opened."""
 
     url: str
@@ -52,7 +52,7 @@ class Reader(ABC):
     def close(self) -> None: ...
 
 
-class StoreReader(Reader):
+class OpenStoreReader(StoreReader):
     """An open store, looked at by the one who has it open."""
 
     def __init__(self, store: Store) -> None:
@@ -70,21 +70,21 @@ class StoreReader(Reader):
         """Whoever opened the store closes it."""
 
 
-def open_reader(url: str) -> Reader:
+def open_reader(url: str) -> StoreReader:
     """The store at this address, as users write it after `--store`."""
     scheme, colon, rest = url.partition(":")
     if colon and scheme == "rocksdb" and rest:
         return RocksReader(Path(rest))
     if colon and scheme in ("postgresql", "postgres"):
         try:
-            from polybus.operations.reading_postgres import PostgresReader
+            from polybus.operations.store_reader_postgres import PostgresReader
         except ImportError as error:
             raise ConfigError("a PostgreSQL store needs: pip install 'polybus[postgres]'") from error
         return PostgresReader(url)
     raise ConfigError("a store that can be looked at is rocksdb:PATH or postgresql://HOST/DATABASE?schema=NAME")
 
 
-class RocksReader(Reader):
+class RocksReader(StoreReader):
     """A store in a folder. The binding writes a file of its own even to read, so it is given a folder of links."""
 
     def __init__(self, folder: Path) -> None:
