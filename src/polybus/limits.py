@@ -180,6 +180,9 @@ STORE_COPY_ROWS = 1_000
 STORE_COPY_BYTES = 4 * 1024 * 1024
 """One batch of a copy from store to store: large enough that the sync is cheap, small enough to hold twice."""
 
+CERTIFICATE_CHECK_SECONDS = 30
+"""How soon replaced certificates are noticed; two looks at a file in a minute cost nothing."""
+
 # --- Backups of a running bus ---
 BACKUP_HOLD_SECONDS = 5.0
 """How long all stores may stand still together while they are linked; below STORE_COMMIT_SECONDS, so that a commit that

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import enum
 import ipaddress
 import logging
 import resource
@@ -22,7 +23,7 @@ from polybus import limits
 from polybus.asyncio_bridge import run
 from polybus.client import connection_string
 from polybus.clock import Clock, MovableClock, RealClock
-from polybus.errors import ConfigError, StoreError
+from polybus.errors import ConfigError, PolybusError, StoreError
 from polybus.gateway.config.file import ConfigFile
 from polybus.gateway.gateway import Gateway
 from polybus.gateway.listener import Listener
@@ -57,6 +58,21 @@ EMULATOR_KEY = AuthorizationRule(
 """The pair that every emulator user knows. It is good on loopback and nowhere else."""
 
 
+class TlsUse(enum.StrEnum):
+    """What listeners do about TLS."""
+
+    OFFERED = "offered"
+    REQUIRED = "required"
+    OFF = "off"
+
+
+def tls_named(name: str) -> TlsUse:
+    try:
+        return TlsUse(name)
+    except ValueError:
+        raise ConfigError(f"--tls is one of {', '.join(TlsUse)}") from None
+
+
 @dataclass
 class NodeOptions:
     """What a node is told; the command line and the test kit fill it in."""
@@ -74,6 +90,11 @@ class NodeOptions:
     config: ConfigFile | None = None
     certificate: Path | None = None
     certificate_key: Path | None = None
+    client_authority: Path | None = None
+    """Whose certificates clients must show; None where they need none."""
+    tls: TlsUse = TlsUse.OFFERED
+    development_certificate: bool = False
+    """Whether a certificate of the development authority will do in production, too."""
     certificate_names: list[str] = field(default_factory=list)
     """More names for the development certificate than the host's own."""
     production: bool = False
@@ -97,6 +118,7 @@ class Node:
     async def start(self) -> None:
         """Everything is up and a send works when this returns."""
         self.check_keys()
+        self.check_certificates()
         _raise_file_limit()
         loop = asyncio.get_running_loop()
         _prepare_folder(self.options.data)
@@ -119,6 +141,7 @@ class Node:
         self._watching = [
             loop.create_task(self._watch_disks()),
             loop.create_task(self._delete_idle()),
+            loop.create_task(self._watch_certificates()),
             loop.create_task(return_memory(lambda: self.gateway.stats.connections_closed)),
         ]
 
@@ -217,7 +240,7 @@ class Node:
         ):
             if port is None:
                 continue
-            listener = Listener(amqp, http, tls)
+            listener = Listener(amqp, http, tls, require_tls=self.options.tls is TlsUse.REQUIRED)
             self.addresses[name] = listener.bind(self.options.host, port)
             self.gateway.hosts.append(self.addresses[name][0])
             listener.start()
@@ -225,14 +248,60 @@ class Node:
         for name in ("http", "tls", "amqp"):
             self.addresses.setdefault(name, next(iter(self.addresses.values())))
 
-    def _tls_context(self) -> ssl.SSLContext:
+    def check_certificates(self) -> None:
+        """A certificate is given whole or not at all, and production has one of its own."""
         options = self.options
+        if (options.certificate is None) != (options.certificate_key is None):
+            raise ConfigError("--cert and --cert-key go together")
+        if options.tls is TlsUse.OFF:
+            if options.certificate is not None or options.client_authority is not None:
+                raise ConfigError("--tls off takes no certificates")
+        elif options.client_authority is not None and options.tls is not TlsUse.REQUIRED:
+            raise ConfigError("--client-ca needs --tls required: without TLS nobody would be asked for a certificate")
+        elif options.production and options.certificate is None and not options.development_certificate:
+            raise ConfigError(
+                "the production profile needs --cert and --cert-key; --development-certificate takes one of the"
+                " development authority all the same, and --tls off is for a bus behind a proxy that has one"
+            )
+
+    def _tls_context(self) -> ssl.SSLContext | None:
+        options = self.options
+        if options.tls is TlsUse.OFF:
+            return None
         if options.certificate is not None and options.certificate_key is not None:
-            return server_context(options.certificate, options.certificate_key)
+            return server_context(options.certificate, options.certificate_key, options.client_authority)
         now = datetime.datetime.now(datetime.UTC)
         files = ensure_certificates(options.data / "certificates", now, [options.host, *options.certificate_names])
         self.trust = trust_lines(files.authority)
-        return server_context(files.certificate, files.key)
+        return server_context(files.certificate, files.key, options.client_authority)
+
+    def reload(self) -> None:
+        """Takes certificates as they are on disk now, for those who connect from now on. What cannot be used leaves
+        everything as it is."""
+        try:
+            tls = self._tls_context()
+        except PolybusError as error:
+            log.error("the certificates stay as they were: %s", error)
+            return
+        for listener in self._listeners:
+            listener.tls = tls
+        log.warning("certificates were read again")
+
+    def _times(self) -> list[float]:
+        """When the certificates' files were changed; 0 for one that cannot be looked at just now."""
+        options = self.options
+        return [
+            _changed_at(path) for path in (options.certificate, options.certificate_key, options.client_authority)
+        ]
+
+    async def _watch_certificates(self) -> None:
+        """Whoever renews certificates replaces files; nobody need tell the bus."""
+        known = self._times()
+        while True:
+            await asyncio.sleep(limits.CERTIFICATE_CHECK_SECONDS)
+            if (found := self._times()) != known:
+                known = found
+                self.reload()
 
     # Watching
 
@@ -310,6 +379,13 @@ def _prepare_folder(data: Path) -> None:
     for folder in [data] if whole else ours:
         if folder.is_dir():
             close_folder(folder)
+
+
+def _changed_at(path: Path | None) -> float:
+    try:
+        return 0 if path is None else path.stat().st_mtime
+    except OSError:
+        return 0
 
 
 def _report_fence(store: StoreHost) -> None:

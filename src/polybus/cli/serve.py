@@ -84,6 +84,18 @@ def serve(
         list[str] | None,
         typer.Option(help="Another name in the development certificate, by which clients know the bus (repeatable)."),
     ] = None,
+    tls: Annotated[
+        str,
+        typer.Option(
+            help="offered: with and without; required: nothing without TLS; off: behind a proxy that has it."
+        ),
+    ] = "offered",
+    client_ca: Annotated[
+        Path | None, typer.Option(help="Authority (PEM) of which every client must show a certificate.")
+    ] = None,
+    development_certificate: Annotated[
+        bool, typer.Option(help="Take the development authority's certificate in production, too.")
+    ] = False,
     profile: Annotated[
         Profile, typer.Option(help="production: no fault switches, no movable clock, no well-known key.")
     ] = Profile.DEVELOPMENT,
@@ -98,7 +110,7 @@ def serve(
     """Runs a bus. Ready when it prints a line that starts with `ready`; SIGTERM or Ctrl-C stops it cleanly."""
     from polybus.gateway.config.file import load
     from polybus.hosting.places import own_stores
-    from polybus.node import NodeOptions
+    from polybus.node import NodeOptions, tls_named
 
     configure_logs(log_form is LogForm.JSON, verbose)
     keep_to_ourselves()
@@ -115,6 +127,9 @@ def serve(
             tier=tier_named(tier, partitions=partitions, premium_partitions=premium_partitions),
             certificate=cert,
             certificate_key=cert_key,
+            client_authority=client_ca,
+            tls=tls_named(tls),
+            development_certificate=development_certificate,
             certificate_names=cert_name or [],
             production=profile is Profile.PRODUCTION,
             movable_clock=clock is ClockKind.MOVABLE,
@@ -147,6 +162,7 @@ async def run_node(options: NodeOptions) -> int:
         loop.add_signal_handler(name, stopped.set)
     node = Node(options)
     await node.start()
+    loop.add_signal_handler(signal.SIGHUP, node.reload)
     settle_memory()
     announce(node)
     await stopped.wait()

@@ -29,10 +29,20 @@ log = logging.getLogger(__name__)
 class Listener:
     """One address on which clients arrive."""
 
-    def __init__(self, amqp: ProtocolFactory, http: ProtocolFactory, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self,
+        amqp: ProtocolFactory,
+        http: ProtocolFactory,
+        tls: ssl.SSLContext | None,
+        *,
+        require_tls: bool = False,
+    ) -> None:
+        """`require_tls` hangs up on whoever speaks without."""
         self._amqp = amqp
         self._http = http
-        self._tls = tls
+        self.tls = tls
+        """For those who arrive from now on; it can be replaced."""
+        self._require_tls = require_tls
         self._socket: socket.socket | None = None
         self._accepting: asyncio.Task[None] | None = None
         self._arriving: set[asyncio.Task[None]] = set()
@@ -83,8 +93,11 @@ class Listener:
             if not first:
                 client.close()
                 return
-            tls = self._tls if first == _TLS_HANDSHAKE else None
-            if first == _TLS_HANDSHAKE and tls is None:
+            tls = self.tls if first == _TLS_HANDSHAKE else None
+            if tls is None and (first == _TLS_HANDSHAKE or self._require_tls):
+                log.info(
+                    "a connection was refused: %s", "there is no TLS here" if first == _TLS_HANDSHAKE else "no TLS"
+                )
                 client.close()
                 return
             options = {"ssl_handshake_timeout": HANDSHAKE_SECONDS} if tls is not None else {}

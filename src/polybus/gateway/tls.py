@@ -31,6 +31,8 @@ AUTHORITY_DAYS = 3_650
 SERVER_DAYS = 397
 """Apple's clients refuse server certificates that are valid for longer than 398 days."""
 RENEW_BEFORE_DAYS = 7
+_TLS_1_2_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+"""Forward secrecy and AEAD; what TLS 1.3 has is nothing else."""
 _SKEW = datetime.timedelta(days=1)
 """A client's clock may be behind ours."""
 _ALWAYS = ("localhost", "127.0.0.1", "::1")
@@ -82,11 +84,20 @@ def subject_names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*_ALWAYS, *(name for name in given if name))))
 
 
-def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
-    """The settings of a listener: TLS 1.2 or later, no client certificates."""
+def server_context(certificate: Path, key: Path, client_authority: Path | None = None) -> ssl.SSLContext:
+    """The settings of a listener: TLS 1.2 or later, ciphers that authenticate what they encrypt, and where an authority
+    for clients is given none without a certificate of it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(certificate, key)
+    context.set_ciphers(_TLS_1_2_CIPHERS)
+    context.options |= ssl.OP_NO_RENEGOTIATION
+    try:
+        context.load_cert_chain(certificate, key)
+        if client_authority is not None:
+            context.load_verify_locations(client_authority)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except (ssl.SSLError, OSError) as error:
+        raise ConfigError(f"{certificate}, {key}: cannot be used for TLS: {error}") from error
     # AMQP clients offer no protocol and are not held to one; HTTP clients must not choose HTTP/2.
     context.set_alpn_protocols(["http/1.1"])
     return context

@@ -18,6 +18,7 @@ from polybus.node import Node, NodeOptions
 from polybus.store.permissions import close_folder
 from polybus.testing.server import ServerProcess
 
+PRODUCTION = ("--profile", "production", "--development-certificate")
 PORTS = ("--amqp-port", "0", "--http-port", "0", "--tls-port", "0")
 
 
@@ -101,7 +102,7 @@ def test_keys_come_from_a_file_and_from_the_environment(tmp_path: Path) -> None:
     keys.write_text("# who may do what\n\nfile=file-key\nreader=read:me:Listen\n")
     keys.chmod(0o600)
     environment = {"POLYBUS_KEY_environment": "from-the-environment", "POLYBUS_KEY_sender": "s:Send"}
-    options = ("--profile", "production", "--key-file", str(keys))
+    options = ("--profile", "production", "--development-certificate", "--key-file", str(keys))
     with ServerProcess(tmp_path / "data", *options, environment=environment) as server:
         assert not any("holds keys" in line or "SAS_KEY_VALUE" in line for line in server.output)
         assert queues(server, "file", "file-key") == 0
@@ -134,7 +135,7 @@ def config_with(tmp_path: Path, key: str | None) -> Path:
 
 def test_in_production_the_keys_of_a_file_of_entities_are_enough(tmp_path: Path) -> None:
     config = config_with(tmp_path, "declared-key")
-    with ServerProcess(tmp_path / "data", "--profile", "production", "--config", str(config)) as server:
+    with ServerProcess(tmp_path / "data", *PRODUCTION, "--config", str(config)) as server:
         assert queues(server, "declared", "declared-key") == 1
         with pytest.raises(ClientAuthenticationError):
             queues(server, "RootManageSharedAccessKey", "SAS_KEY_VALUE")
@@ -157,7 +158,7 @@ def test_production_without_good_keys_is_refused(
 ) -> None:
     config = config_with(tmp_path, key)
     command = [sys.executable, "-m", "polybus", "serve", "--data", str(tmp_path / "data"), *PORTS]
-    command += ["--profile", "production", "--config", str(config), *options]
+    command += [*PRODUCTION, "--config", str(config), *options]
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **environment}
     )
