@@ -20,6 +20,7 @@ find_python() {
 
 prepare() {
     local purpose=$1 extras=$1 wanted python
+    [ "$purpose" = serve ] && extras=arrow,postgres,build
     wanted=$(cat pyproject.toml scripts/environment.sh | cksum)
     if [ "$(cat "$venv/.ready-$purpose" 2>/dev/null)" != "$wanted" ]; then
         # Whatever fails here ends the script, also one that goes on after failures: it must not count as done.

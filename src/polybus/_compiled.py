@@ -1,7 +1,11 @@
-"""Finds the compiled build of the hot rooms, if there is one for exactly these sources.
+"""What is compiled, and which build of it a process runs.
 
-`scripts/compile.py` puts builds into the environment under a hash of the sources. `POLYBUS_BUILD` chooses:
-`auto` (the default) takes the compiled build where it fits, `plain` never does, `compiled` insists.
+A wheel for a platform has compiled modules beside the sources (`setup.py`), and Python's own import takes them. A
+checkout never has: there a stale one would win over the changed source. `scripts/compile.py` puts builds of a checkout
+into the environment under a hash of the sources, so a changed source falls back to plain Python by itself.
+
+`POLYBUS_BUILD` chooses: `auto` (the default) takes the compiled build where there is one, `plain` the sources wherever
+they are, `compiled` ends the process with one line where it would have to run the sources.
 """
 
 from __future__ import annotations
@@ -49,15 +53,19 @@ def build_folder() -> Path:
     digest = hashlib.sha256(f"{sys.version}|{sys.platform}".encode())
     for path in source_files():
         digest.update(str(path.relative_to(SOURCES)).encode() + b"\0" + path.read_bytes())
-    return Path(sys.prefix) / "lib" / "polybus-compiled" / digest.hexdigest()[:24]
+    return builds() / digest.hexdigest()[:24]
 
 
-class _Finder(MetaPathFinder):
-    """Gives the compiled module where there is one by that name."""
+def builds() -> Path:
+    """Where this environment keeps the builds of a checkout."""
+    return Path(sys.prefix) / "lib" / "polybus-compiled"
+
+
+class _Compiled(MetaPathFinder):
+    """Gives the compiled module where a build folder has one by that name."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._suffixes = importlib.machinery.EXTENSION_SUFFIXES
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -65,23 +73,47 @@ class _Finder(MetaPathFinder):
         del path, target
         if fullname != SHARED and not fullname.startswith("polybus."):
             return None
-        base = self._folder.joinpath(*fullname.split("."))
-        for suffix in self._suffixes:
-            candidate = base.with_name(base.name + suffix)
-            if candidate.is_file():
-                return importlib.util.spec_from_file_location(fullname, candidate)
-        return None
+        candidate = _extension(self._folder, fullname)
+        return None if candidate is None else importlib.util.spec_from_file_location(fullname, candidate)
+
+
+class _Plain(MetaPathFinder):
+    """Gives the source of a module beside which a compiled one lies."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        del path, target
+        if not fullname.startswith("polybus.") or _extension(SOURCES.parent, fullname) is None:
+            return None
+        source = SOURCES.parent.joinpath(*fullname.split(".")).with_suffix(".py")
+        return importlib.util.spec_from_file_location(fullname, source)
+
+
+def _extension(folder: Path, fullname: str) -> Path | None:
+    base = folder.joinpath(*fullname.split("."))
+    candidates = (base.with_name(base.name + suffix) for suffix in importlib.machinery.EXTENSION_SUFFIXES)
+    return next((each for each in candidates if each.is_file()), None)
 
 
 def install() -> str:
-    """Chooses the build for this process; gives its name."""
-    wanted = os.environ.get("POLYBUS_BUILD", "auto")
+    """Chooses the build for this process; gives its name. Who insists on one that is not there gets no further."""
+    wanted = os.environ.get("POLYBUS_BUILD") or "auto"
+    if wanted not in ("auto", "plain", "compiled"):
+        raise SystemExit(f"polybus: POLYBUS_BUILD is auto, plain or compiled, not {wanted}")
+    packaged = _extension(SOURCES.parent, SHARED) is not None
     if wanted == "plain":
+        if packaged:
+            sys.meta_path.insert(0, _Plain())
         return "plain"
-    folder = build_folder()
-    if not folder.is_dir():
-        if wanted == "compiled":
-            raise ImportError("POLYBUS_BUILD=compiled, but there is no compiled build of these sources")
-        return "plain"
-    sys.meta_path.insert(0, _Finder(folder))
-    return "compiled"
+    if packaged:
+        return "compiled"
+    if builds().is_dir() and (folder := build_folder()).is_dir():
+        sys.meta_path.insert(0, _Compiled(folder))
+        return "compiled"
+    if wanted == "compiled":
+        raise SystemExit(
+            "polybus: POLYBUS_BUILD=compiled, but there is no compiled build of these sources; "
+            "in a checkout scripts/compile.py makes one, elsewhere install the wheel of your platform"
+        )
+    return "plain"

@@ -8,6 +8,8 @@ refused before memory is taken for it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import importlib
 import json
 import struct
 import sys
@@ -48,7 +50,9 @@ async def load_pyarrow(*, arrays: bool = False) -> None:
 
 def _load() -> None:
     pyarrow()
-    import anyio._backends._asyncio  # noqa: F401  Starlette's first stream would load it in the loop
+    # Starlette's first stream would load it in the loop; by its name only, for it is anyio's own affair.
+    with contextlib.suppress(ImportError):
+        importlib.import_module("anyio._backends._asyncio")
 
 
 class _Stream:
