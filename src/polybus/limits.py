@@ -420,6 +420,10 @@ MOVE_NUMBERS = 1_000
 """Messages that one move takes by their numbers; they travel in one batch for each partition."""
 BULK_MOVE_BYTES = 16 * 1024 * 1024
 """A move with bodies in it: a repaired message of several megabytes, or many small ones, in base64."""
+TRANSFER_BATCH = 50
+"""Messages that are moved from one bus to another at once: their locks must hold until all of them are settled."""
+TRANSFER_WAIT_SECONDS = 3
+"""How long nothing must come from a queue to be taken for empty, when a bus is moved to another."""
 TEMPLATE_DEPTH = 20
 TEMPLATE_COPIES = 800
 TEMPLATE_RESOURCES = 10_000

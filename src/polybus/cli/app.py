@@ -19,6 +19,7 @@ from polybus.cli.overview import partitions, stores
 from polybus.cli.receive import peek, receive
 from polybus.cli.send import send
 from polybus.cli.serve import serve
+from polybus.cli.transfer.command import move_in, move_out
 
 app = typer.Typer(
     name="polybus",
@@ -30,7 +31,18 @@ app = typer.Typer(
 )
 app.command()(serve)
 app.command()(demo)
-_CLIENTS: tuple[Callable[..., None], ...] = (send, receive, peek, partitions, stores, deploy, export, healthcheck)
+_CLIENTS: tuple[Callable[..., None], ...] = (
+    send,
+    receive,
+    peek,
+    partitions,
+    stores,
+    deploy,
+    export,
+    move_in,
+    move_out,
+    healthcheck,
+)
 for _work in _CLIENTS:
     app.command()(client_command(_work))
 app.add_typer(entity_commands(QUEUE), name="queue")
