@@ -56,6 +56,32 @@ def test_a_lost_checkpoint_goes_on_from_the_cursor(kit: Kit) -> None:
     assert kit.files() == sorted(more)
 
 
+def test_with_a_cursor_for_each_checkpoint_a_fresh_one_reads_everything_again(kit: Kit) -> None:
+    queue = kit.queue()
+    kit.fill(queue, 30)
+    kit.run(kit.stream(queue, cursorPerCheckpoint="true"), "noop", "first")
+    sent = kit.fill(queue, 10, first=30) | {f"message {number}" for number in range(30)}
+    kit.to_files(kit.stream(queue, cursorPerCheckpoint="true"), checkpoint="second")
+    assert kit.files() == sorted(sent)
+    again = kit.run(kit.stream(queue, cursorPerCheckpoint="true"), "noop", "first")
+    assert sum(progress["numInputRows"] for progress in again.recentProgress) == 10
+    names = [each["name"] for each in kit.bus(queue).cursors()]
+    assert len(names) == 2
+    assert all(name.startswith("spark-") for name in names)
+
+
+def test_a_first_batch_that_is_repeated_leaves_one_cursor(kit: Kit) -> None:
+    queue = kit.queue()
+    kit.fill(queue, 10)
+    stream = kit.stream(queue, cursorPerCheckpoint="true")
+    kit.run(stream, "noop")
+    for path in (kit.folder / "checkpoint" / "commits").iterdir():
+        path.unlink()
+    again = kit.run(stream, "noop")
+    assert sum(progress["numInputRows"] for progress in again.recentProgress) == 10
+    assert len(kit.bus(queue).cursors()) == 1
+
+
 def test_an_entity_created_again_is_a_loss_unless_that_was_agreed(kit: Kit) -> None:
     queue = kit.queue()
     sent = kit.fill(queue, 10)

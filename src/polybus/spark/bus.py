@@ -97,6 +97,9 @@ class BusClient:
             self.log()  # the entity itself must be there
             return None
 
+    def delete_cursor(self, name: str) -> None:
+        self._transport.json("DELETE", self._cursor_path(name))
+
     def lease(self, name: str, body: dict[str, Any]) -> CursorState:
         return _cursor(self._transport.json("POST", f"{self._cursor_path(name)}/lease", body))
 

@@ -43,6 +43,7 @@ _SOURCE: Final = _CONNECTION | {
     "state",
     "leaseseconds",
     "takelease",
+    "cursorpercheckpoint",
     "pushfilters",
 }
 _SINK: Final = _CONNECTION | {"delivery", "producername", "idcolumns", "unknowncolumns", "badrows", "waitseconds"}
@@ -145,6 +146,7 @@ class SourceOptions:
     states: tuple[str, ...]
     lease_seconds: int
     take_lease: bool
+    cursor_per_checkpoint: bool
     push_filters: bool
 
 
@@ -186,6 +188,7 @@ def source_options(options: Mapping[str, str], table: bool = False) -> SourceOpt
         states=states,
         lease_seconds=given.number("leaseSeconds", least=3, most=CURSOR_LEASE_SECONDS_MAX) or SPARK_LEASE_SECONDS,
         take_lease=given.flag("takeLease", False),
+        cursor_per_checkpoint=given.flag("cursorPerCheckpoint", False),
         push_filters=given.flag("pushFilters", False),
     )
 

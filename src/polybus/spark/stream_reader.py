@@ -36,13 +36,17 @@ from polybus.spark.range_reading import DataLoss, RangesRead, ReadProgress, loss
 
 log = logging.getLogger(__name__)
 
+HOLDER_CHARACTERS = 12
+"""Of a query's id, in the name of its cursor."""
+
 
 class RangePartition(InputPartition):  # type: ignore[misc]
     """What one task reads."""
 
-    def __init__(self, entity_id: str, ranges: list[Range]) -> None:
+    def __init__(self, entity_id: str, ranges: list[Range], cursor: str) -> None:
         super().__init__(None)
         self.entity_id = entity_id
+        self.cursor = cursor
         self.ranges = ranges
 
 
@@ -81,22 +85,28 @@ class ServiceBusStreamReader(Handover, DataSourceStreamReader, SupportsTriggerAv
         whose the cursor is, its end tells: see `partitions`.
         """
         if self._initial is None:
-            state = self._create_cursor()
-            self._initial = Offset(state.entity_id, state.positions, uuid.uuid4().hex, first=True)
+            holder = uuid.uuid4().hex
+            state = self._create_cursor(holder)
+            self._initial = Offset(state.entity_id, state.positions, holder, first=True)
         return self._initial.record()
 
-    def _create_cursor(self) -> CursorState:
+    def _cursor(self, holder: str) -> str:
+        """The name of the cursor; with `cursorPerCheckpoint` each query has its own, which begins with it."""
+        options = self._options
+        return f"{options.cursor}-{holder[:HOLDER_CHARACTERS]}" if options.cursor_per_checkpoint else options.cursor
+
+    def _create_cursor(self, holder: str) -> CursorState:
         start, time = self._options.start, self._options.start_time
         body: dict[str, Any] = {"start": start if isinstance(start, str) else _named(start)}
         if time is not None:
             body["time"] = time
-        return self.bus.create_cursor(self._options.cursor, body)
+        return self.bus.create_cursor(self._cursor(holder), body)
 
     def _hold(self, holder: str) -> Lease:
         """Takes the cursor for the query that began with this checkpoint."""
         if self._lease is None:
             options = self._options
-            lease = Lease(options.place, options.cursor, holder, options.lease_seconds)
+            lease = Lease(options.place, self._cursor(holder), holder, options.lease_seconds)
             try:
                 lease.take(self.bus, options.take_lease)
             except CursorLeased as error:
@@ -140,26 +150,27 @@ class ServiceBusStreamReader(Handover, DataSourceStreamReader, SupportsTriggerAv
         if self._lease is not None:
             self._lease.forget()
             self._lease = None
-        self.bus.create_cursor(self._options.cursor, {"start": "earliest"})
+        self.bus.create_cursor(self._cursor(begin.holder), {"start": "earliest"})
         first = {end.index: end.earliest - 1 for end in state.ends}
         return Offset(state.entity_id, first, begin.holder)
 
     def _acknowledge(self, offset: Offset) -> list[PartitionEnd]:
         """Lets go of what was read; gives how far the log goes now."""
         lease = self._hold_known(offset)
-        state = self.bus.advance(self._options.cursor, offset.positions, lease.fencing, offset.entity_id)
+        state = self.bus.advance(self._cursor(offset.holder), offset.positions, lease.fencing, offset.entity_id)
         self._acknowledged = offset.positions
         self._ends = state.ends
         return state.ends
 
     def _hold_known(self, offset: Offset) -> Lease:
         """The lease, after a restart from a checkpoint too; the cursor must still be there."""
-        if self._lease is None and self.bus.cursor(self._options.cursor) is None:
-            text = f"The cursor '{self._options.cursor}' is gone, and with it what it held for this query."
+        cursor = self._cursor(offset.holder)
+        if self._lease is None and self.bus.cursor(cursor) is None:
+            text = f"The cursor '{cursor}' is gone, and with it what it held for this query."
             if self._options.fail_on_data_loss:
                 raise DataLoss(f"{text} With failOnDataLoss=false the query goes on with what is left.")
             log.warning(text)
-            self.bus.create_cursor(self._options.cursor, {"start": _named(offset.positions)})
+            self.bus.create_cursor(cursor, {"start": _named(offset.positions)})
         return self._hold(offset.holder)
 
     def _most(
@@ -200,7 +211,7 @@ class ServiceBusStreamReader(Handover, DataSourceStreamReader, SupportsTriggerAv
         try:
             self._acknowledge(offset)
         except PolybusError as error:
-            log.warning("the cursor %r was not moved yet: %s", self._options.cursor, error)
+            log.warning("the cursor %r was not moved yet: %s", self._cursor(offset.holder), error)
 
     def stop(self) -> None:
         if self._lease is not None:
@@ -214,6 +225,7 @@ class ServiceBusStreamReader(Handover, DataSourceStreamReader, SupportsTriggerAv
         """Tasks for what lies between two journaled offsets; the same ones give the same messages, always."""
         begin, goal = offset_from(start), offset_from(end)
         self._hold_known(begin.held_by(goal.holder))
+        self._drop_needless(begin, goal)
         first = begin.positions
         if begin.entity_id != goal.entity_id:
             first = self._first_of_new()
@@ -221,13 +233,22 @@ class ServiceBusStreamReader(Handover, DataSourceStreamReader, SupportsTriggerAv
             first = goal.began
         found = planning.ranges(first, goal.positions)
         if self._is_small(found):
-            whole = RangePartition(goal.entity_id, found)
+            whole = RangePartition(goal.entity_id, found, self._cursor(goal.holder))
             if self._is_light(found) and not self._table:
                 self.hand_over(lambda: self.read(whole, 0), SPARK_HANDED_OVER_BYTES)
             return [whole]
         found = planning.split(found, self._options.min_partitions)
         tasks = max(self._options.tasks, self._options.min_partitions)
-        return [RangePartition(goal.entity_id, group) for group in planning.grouped(found, tasks)]
+        cursor = self._cursor(goal.holder)
+        return [RangePartition(goal.entity_id, group, cursor) for group in planning.grouped(found, tasks)]
+
+    def _drop_needless(self, begin: Offset, goal: Offset) -> None:
+        """A first batch that is repeated knows its cursor from its end; the one that was made for it anew goes."""
+        if self._options.cursor_per_checkpoint and begin.first and begin.holder != goal.holder:
+            try:
+                self.bus.delete_cursor(self._cursor(begin.holder))
+            except PolybusError as error:  # a key that may only listen cannot: its bounds will end the cursor
+                log.warning("the needless cursor %r stays: %s", self._cursor(begin.holder), error)
 
     def _first_of_new(self) -> dict[int, int]:
         return {end.index: end.earliest - 1 for end in self.bus.log().ends}
@@ -255,15 +276,15 @@ class ServiceBusStreamReader(Handover, DataSourceStreamReader, SupportsTriggerAv
         try:
             reading = RangesRead(bus, self._options.columns, partition.ranges, partition.entity_id)
             yield from tuples(reading.batches()) if self._table else reading.batches()
-            self._look_for_losses(bus, [each for each in reading.ranges if each.missing])
+            self._look_for_losses(bus, partition.cursor, [each for each in reading.ranges if each.missing])
         finally:
             bus.close()
 
-    def _look_for_losses(self, bus: BusClient, gapped: list[ReadProgress]) -> None:
+    def _look_for_losses(self, bus: BusClient, cursor: str, gapped: list[ReadProgress]) -> None:
         """Asked after the read: a cursor is marked as cut off before anything is removed."""
         if not gapped:
             return
-        state, options = bus.cursor(self._options.cursor), self._options
+        state, options = bus.cursor(cursor), self._options
         for each in gapped:
             lost_to = each.range.last if state is None else state.lost_to(each.range.partition)
             lost = losses(each.missing, lost_to)
