@@ -221,7 +221,9 @@ def _copy(
     """The entry for one copy, in the subscription's main log or, where its rule failed, in its dead letters."""
     settings = broker.settings.subscriptions.get(copy.subscription)
     error = copy.error
-    if settings is None or (error is not None and not settings.dead_letter_filter_errors):
+    if settings is None:
+        return None
+    if error is not None and not settings.dead_letter_filter_errors and not error.kept:
         return None
     own = overlay
     if copy.changes or (copy.rule_name is not None and error is None):

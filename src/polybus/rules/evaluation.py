@@ -1,4 +1,4 @@
-"""One message under evaluation: its properties, found once by name however many rules ask.
+"""One message under evaluation: its properties, found once by name however many rules ask, and what they may cost.
 
 Lives for one message. User names in SQL match in any case, an exact match first (docs/protocol/rules.md#sql);
 correlation filters use `user` and with it exact names. The source of new ids is given, so that whoever
@@ -12,6 +12,8 @@ from typing import TypeAlias
 from uuid import UUID
 
 from polybus.errors import BugError
+from polybus.limits import RULE_BUDGET
+from polybus.rules.failure import budget_spent
 from polybus.rules.values import Value
 from polybus.rules.view import MessageView
 
@@ -23,9 +25,26 @@ def no_ids() -> UUID:
     raise BugError("newid() was evaluated, but no source of ids was given.")
 
 
+class Budget:
+    """How much work the rules of a topic may still be for one message, in steps; see `limits.RULE_BUDGET`.
+
+    It counts work, not time, so that the same message is judged the same way each time.
+    """
+
+    def __init__(self) -> None:
+        self.left = RULE_BUDGET
+
+    def spend(self, steps: int) -> None:
+        """RuleEvaluationError where it is spent."""
+        self.left -= steps
+        if self.left < 0:
+            raise budget_spent()
+
+
 class Evaluation:
-    def __init__(self, view: MessageView, ids: IdSource = no_ids) -> None:
+    def __init__(self, view: MessageView, ids: IdSource = no_ids, budget: Budget | None = None) -> None:
         self.ids = ids
+        self.budget = Budget() if budget is None else budget
         self.user = view.user()
         self.names = dict(self.user)
         """User properties by every name that was asked for, None for those that the message lacks."""

@@ -17,6 +17,8 @@ class RuleEvaluationError(PolybusError):
         super().__init__(f"{reason}: {description}")
         self.reason = reason
         self.description = description
+        self.kept = False
+        """Whether the message is dead-lettered even where subscriptions do not ask for it: nobody has judged it."""
 
 
 def divided_by_zero() -> RuleEvaluationError:
@@ -33,6 +35,12 @@ def out_of_range(description: str) -> RuleEvaluationError:
 
 def filter_failed(description: str) -> RuleEvaluationError:
     return RuleEvaluationError("FilterException", description)
+
+
+def budget_spent() -> RuleEvaluationError:
+    error = RuleEvaluationError("FilterException", "The rules of the topic take too long for this message.")
+    error.kept = True
+    return error
 
 
 def action_failed(description: str) -> RuleEvaluationError:

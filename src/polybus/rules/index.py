@@ -85,10 +85,19 @@ class CorrelationIndex:
     def matching(self, message: Evaluation) -> list[int]:
         """The numbers of the filters that match, in no particular order but always in the same one."""
         found: list[int] = []
-        for group in self._system_only:
-            group.collect(message, found)
+        self._collect(self._system_only, message, found)
         if self._by_property:
             for name in message.user:
-                for group in self._by_property.get(name, ()):
-                    group.collect(message, found)
+                groups = self._by_property.get(name)
+                if groups is not None:
+                    self._collect(groups, message, found)
         return found
+
+    def _collect(self, groups: list[Group], message: Evaluation, found: list[int]) -> None:
+        """Asks groups for as long as the message's budget lasts; whoever asked looks whether it did."""
+        budget = message.budget
+        for group in groups:
+            if budget.left < 0:
+                return
+            budget.left -= 1 + len(group.names)
+            group.collect(message, found)

@@ -21,6 +21,12 @@ class LikePattern:
         self._head = segments[0]
         self._tail = segments[-1]
         self._middle = [segment for segment in segments[1:-1] if segment.length]
+        self._walks = any(not segment.plain for segment in self._middle)
+
+    def steps(self, text: str) -> int:
+        """What a match against this text costs, at most, as rules count it: Shift-And takes a step a character."""
+        walked = len(text) if self._walks else len(text) >> 8
+        return walked + (len(text) >> 5) if self._ignore_case else walked
 
     def matches(self, text: str) -> bool:
         if self._ignore_case:
@@ -44,7 +50,7 @@ class Segment:
 
     def __init__(self, characters: list[str | None]) -> None:
         self.length = len(characters)
-        self._plain = None not in characters
+        self.plain = None not in characters
         self._text = "".join(character or "" for character in characters)
         self._fixed = [(at, character) for at, character in enumerate(characters) if character is not None]
         # Shift-And: bit i of a character's mask says that it may stand at place i of the segment.
@@ -55,13 +61,13 @@ class Segment:
 
     def stands_at(self, text: str, position: int) -> bool:
         """The caller has made sure that the text is long enough."""
-        if self._plain:
+        if self.plain:
             return text.startswith(self._text, position)
         return all(text[position + at] == character for at, character in self._fixed)
 
     def end_of_first(self, text: str, start: int, end: int) -> int:
         """Where the leftmost occurrence between `start` and `end` ends, or -1."""
-        if not self._plain:
+        if not self.plain:
             return self._shift_and(text, start, end)
         found = text.find(self._text, start, end)
         return -1 if found < 0 else found + self.length

@@ -7,12 +7,18 @@ from left to right, except that AND stops at the first false, OR at the first tr
 
 from __future__ import annotations
 
+from typing import Final
+
 from polybus.limits import RULE_TEXT_CHARACTERS
 from polybus.rules.arithmetic import arithmetic, signed
 from polybus.rules.evaluation import Evaluation
 from polybus.rules.failure import filter_failed
 from polybus.rules.like import LikePattern
 from polybus.rules.values import TESTS, Value, compare
+
+_COPIED: Final = 256
+_FOLDED: Final = 32
+"""Characters of a string that are compared or copied, and that are brought to one case, in one step of the budget."""
 
 
 class SyntaxNode:
@@ -56,7 +62,10 @@ class NamedNode(SyntaxNode):
 
     def evaluate(self, message: Evaluation) -> Value:
         name = self.name.evaluate(message)
-        return message.find(name) if isinstance(name, str) else None
+        if not isinstance(name, str):
+            return None
+        message.budget.spend(2 + len(name) // _FOLDED)
+        return message.find(name)
 
     def spelled(self, message: Evaluation) -> str | None:
         name = self.name.evaluate(message)
@@ -85,7 +94,11 @@ class ArithmeticNode(SyntaxNode):
     def evaluate(self, message: Evaluation) -> Value:
         result = self.first.evaluate(message)
         for sign, operand in self.steps:
-            result = arithmetic(sign, result, operand.evaluate(message))
+            value = operand.evaluate(message)
+            if isinstance(result, str) and isinstance(value, str):
+                message.budget.spend((len(result) + len(value)) // _COPIED)
+            message.budget.left -= 1
+            result = arithmetic(sign, result, value)
         return result
 
 
@@ -109,6 +122,8 @@ class CompareNode(SyntaxNode):
 
     def evaluate(self, message: Evaluation) -> Value:
         left = self.left.evaluate(message)
+        if isinstance(left, str):
+            message.budget.spend(len(left) // (_FOLDED if self.ignore_case else _COPIED))
         return compare(self.sign, left, self.right.evaluate(message), self.ignore_case)
 
 
@@ -141,6 +156,8 @@ class InNode(SyntaxNode):
         if value is None:
             return None
         result: Value = False
+        each = 1 + len(value) // (_FOLDED if self.ignore_case else _COPIED) if isinstance(value, str) else 1
+        message.budget.spend(each * len(self.choices))
         for choice in self.choices:
             equal = compare("=", value, choice.evaluate(message), self.ignore_case)
             if equal is True:
@@ -183,7 +200,10 @@ class LikeNode(SyntaxNode):
             raise filter_failed("The escape character of LIKE must be a string of length 1.")
         if len(pattern) > RULE_TEXT_CHARACTERS:
             raise filter_failed(f"A pattern of LIKE has more than {RULE_TEXT_CHARACTERS} characters.")
-        return LikePattern(pattern, escape, self.ignore_case).matches(value)
+        message.budget.spend(4 * len(pattern))
+        compiled = LikePattern(pattern, escape, self.ignore_case)
+        message.budget.spend(compiled.steps(value))
+        return compiled.matches(value)
 
 
 class LikePatternNode(SyntaxNode):
@@ -193,7 +213,10 @@ class LikePatternNode(SyntaxNode):
 
     def evaluate(self, message: Evaluation) -> Value:
         value = self.operand.evaluate(message)
-        return self.pattern.matches(value) if isinstance(value, str) else None
+        if not isinstance(value, str):
+            return None
+        message.budget.spend(self.pattern.steps(value))
+        return self.pattern.matches(value)
 
 
 class IsNullNode(SyntaxNode):
@@ -234,6 +257,7 @@ class AndNode(SyntaxNode):
     def evaluate(self, message: Evaluation) -> Value:
         result: Value = True
         for operand in self.operands:
+            message.budget.left -= 2
             value = operand.evaluate(message)
             if value is False:
                 return False
@@ -242,7 +266,8 @@ class AndNode(SyntaxNode):
         return result
 
     def holds(self, message: Evaluation) -> bool:
-        for operand in self.operands:  # noqa: SIM110 - a generator would double the time
+        for operand in self.operands:
+            message.budget.left -= 2
             if operand.evaluate(message) is not True:
                 return False
         return True
@@ -255,6 +280,7 @@ class OrNode(SyntaxNode):
     def evaluate(self, message: Evaluation) -> Value:
         result: Value = False
         for operand in self.operands:
+            message.budget.left -= 2
             value = operand.evaluate(message)
             if value is True:
                 return True

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from polybus.errors import EntityAlreadyExists, EntityNotFound, QuotaExceeded
 from polybus.limits import CORRELATION_RULES_PER_TOPIC, SQL_RULES_PER_TOPIC
-from polybus.rules.evaluation import Evaluation, IdSource, no_ids
-from polybus.rules.failure import RuleEvaluationError
+from polybus.rules.evaluation import Budget, Evaluation, IdSource, no_ids
+from polybus.rules.failure import RuleEvaluationError, budget_spent
 from polybus.rules.filters import CorrelationFilter, Filter, SqlFilter
 from polybus.rules.rule import Copy, Rule
 from polybus.rules.selection import Failure, PlacedRule, Selection
@@ -123,16 +123,29 @@ class TopicRules:
         if self._selection.is_fixed and not self._acting:
             return copies
         failures: list[Failure] = []
-        selected = self._selection.select(Evaluation(view, ids), failures)
+        budget = Budget()
+        selected = self._selection.select(Evaluation(view, ids, budget), failures)
+        if budget.left < 0:
+            failures.extend(self._unjudged(selected))
         if not selected and not failures and not self._acting:
             return copies
         selected.extend(self._acting)
         selected.sort(key=_number)
         copies.extend(self._plain(selected))
-        copies.extend(_acted(selected, view, ids, failures))
+        copies.extend(_acted(selected, view, ids, budget, failures))
         copies.extend(_failed(failures))
         copies.sort(key=_subscription)
         return copies
+
+    def _unjudged(self, selected: list[PlacedRule]) -> list[Failure]:
+        """One failure for each subscription of which it is not known whether it wants the message."""
+        served = {entry.subscription for entry in selected}
+        error = budget_spent()
+        return [
+            Failure(next(iter(entries.values())), error)
+            for subscription, entries in self._subscriptions.items()
+            if entries and subscription not in served and subscription not in self._given
+        ]
 
     def _plain(self, selected: list[PlacedRule]) -> list[Copy]:
         """One copy for each subscription that has matching rules without an action and is not served yet."""
@@ -149,13 +162,15 @@ def _counted(filter: Filter) -> tuple[int, int]:  # noqa: A002
     return int(isinstance(filter, SqlFilter)), int(isinstance(filter, CorrelationFilter))
 
 
-def _acted(selected: list[PlacedRule], view: MessageView, ids: IdSource, failures: list[Failure]) -> list[Copy]:
+def _acted(
+    selected: list[PlacedRule], view: MessageView, ids: IdSource, budget: Budget, failures: list[Failure]
+) -> list[Copy]:
     """A copy for each matching rule with an action; one whose action fails is a failure instead."""
     copies: list[Copy] = []
     for entry in selected:
         if entry.action is not None:
             try:
-                changes = entry.action.apply(view, ids)
+                changes = entry.action.apply(view, ids, budget)
                 copies.append(Copy(entry.subscription, entry.rule.name, changes, None))
             except RuleEvaluationError as error:
                 failures.append(Failure(entry, error))

@@ -66,13 +66,20 @@ class Selection:
             self._correlation.remove(number, asked)
 
     def select(self, message: Evaluation, failures: list[Failure]) -> list[PlacedRule]:
-        """The rules that the message matches, but for those of `always`; failures are added to the list."""
+        """The rules that the message matches, but for those of `always`; failures are added to the list.
+
+        Where the message's budget is spent before all were asked, it is below zero.
+        """
         entries = self._entries
         found = [entries[number] for number in self._correlation.matching(message)]
+        budget = message.budget
         for number, asked in self._sql.items():
             try:
+                budget.spend(2)
                 if asked.node.holds(message):
                     found.append(entries[number])
             except RuleEvaluationError as error:
+                if budget.left < 0:
+                    return found
                 failures.append(Failure(entries[number], error))
         return found
