@@ -79,7 +79,7 @@ class Settler:
 
     def want(self, credit: int) -> None:
         self.credit += credit
-        self._source.want(self)
+        self._source.want(self)  # type: ignore[union-attr]
 
     def deliver(self, delivery: Delivery) -> None:
         broker = delivery.partition.require()

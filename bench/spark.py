@@ -463,7 +463,7 @@ class SparkBench:
         else:
             for each in wanted:
                 query = {"partition": each.partition, "last": each.last, "columns": ",".join(columns)}
-                bus.open_rows(query).read()
+                bus.open_rows(query).read()  # type: ignore[arg-type]
         bus.close()
 
 

@@ -50,7 +50,7 @@ class Steps:
             steps._cpu = max(steps._cpu, time.thread_time() - cpu)
             steps._wall = max(steps._wall, time.perf_counter() - wall)
 
-        asyncio.events.Handle._run = run  # type: ignore[method-assign]
+        asyncio.events.Handle._run = run  # type: ignore[assignment, method-assign]
         signal.signal(signal.SIGUSR1, self._tell)
 
     def _tell(self, *_: object) -> None:

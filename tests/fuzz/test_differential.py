@@ -104,7 +104,7 @@ def neutral(value: object) -> object:
     if isinstance(value, uuid.UUID):
         return ("UUID", value.bytes)
     convert = FROM_PROTON.get(type(value))
-    plain = value if convert is None else convert(value)
+    plain = value if convert is None else convert(value)  # type: ignore[operator]
     return (type(plain).__name__, repr(plain))
 
 
@@ -142,13 +142,13 @@ ALIKE = VALUES.filter(lambda value: not is_odd(value))
 
 @settings(max_examples=400, deadline=None)
 @given(ALIKE)
-def test_proton_reads_what_we_write(value):
+def test_proton_reads_what_we_write(value) -> None:
     assert proton_decode(encode(value)) == neutral(value)
 
 
 @settings(max_examples=400, deadline=None)
 @given(ALIKE)
-def test_we_read_what_proton_writes(value):
+def test_we_read_what_proton_writes(value) -> None:
     raw = proton_encode(value)
     ours, end = decode(raw, 0)
     assert end == len(raw)
@@ -157,7 +157,7 @@ def test_we_read_what_proton_writes(value):
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(min_size=1, max_size=60))
-def test_what_both_can_read_is_the_same(raw):
+def test_what_both_can_read_is_the_same(raw) -> None:
     """Noise: where both libraries find a value, it is the same value and ends at the same byte."""
     try:
         ours, end = decode(raw, 0)

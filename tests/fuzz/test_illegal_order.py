@@ -132,7 +132,7 @@ def names(rng: random.Random) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(SEQUENCES // 50))
-def test_frames_in_any_order(seed):
+def test_frames_in_any_order(seed) -> None:
     rng = random.Random(seed)
     for _ in range(50):
         connection = Connection(ConnectionConfig("polybus"), 0)
@@ -150,7 +150,7 @@ def test_frames_in_any_order(seed):
             assert connection.state == model.state, story
 
 
-def test_transfers_take_the_short_way_only_where_the_table_allows():
+def test_transfers_take_the_short_way_only_where_the_table_allows() -> None:
     """The reader's short way for flows, transfers and dispositions is the table's own move."""
     for name in ("flow", "transfer", "disposition"):
         assert CONNECTION[("opened", name)] == ("to the session", "opened")

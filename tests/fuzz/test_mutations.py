@@ -64,7 +64,7 @@ def mutate(data: bytes, rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_changed_frames_in_any_order(seed):
+def test_changed_frames_in_any_order(seed) -> None:
     rng = random.Random(seed)
     for _ in range(RANDOM_ROUNDS // 8):
         frames = [rng.choice(SEEDS) for _ in range(rng.randrange(1, 12))]
@@ -96,7 +96,7 @@ def traffic(rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_traffic_with_any_numbers(seed):
+def test_traffic_with_any_numbers(seed) -> None:
     rng = random.Random(seed)
     for _ in range(RANDOM_ROUNDS // 20):
         frames = [traffic(rng) for _ in range(rng.randrange(1, 60))]
@@ -104,7 +104,7 @@ def test_traffic_with_any_numbers(seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_changed_values(seed):
+def test_changed_values(seed) -> None:
     rng = random.Random(seed)
     values = [one[8:] for one in SEEDS if len(one) > 8] + [encode([[{Symbol("k"): [1, "x"]}]] * 3)]
     for _ in range(RANDOM_ROUNDS):
@@ -113,19 +113,19 @@ def test_changed_values(seed):
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=200))
-def test_noise_for_the_codec(data):
+def test_noise_for_the_codec(data) -> None:
     check_codec(data)
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=400))
-def test_noise_for_the_connection(data):
+def test_noise_for_the_connection(data) -> None:
     check_connection(data)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.sampled_from(range(0x10, 0x19)), VALUES, st.integers(min_value=0, max_value=4))
-def test_any_value_as_a_performative(code, value, start):
+def test_any_value_as_a_performative(code, value, start) -> None:
     body = b"\x00\x53" + bytes((code,)) + encode(value)
     raw = (8 + len(body)).to_bytes(4, "big") + b"\x02\x00\x00\x01" + body
     check_connection(bytes((start, 255)) + raw)

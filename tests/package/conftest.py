@@ -50,7 +50,7 @@ class Installation:
 
     def pip(self, *words: str | Path, **more: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "pip", "--python", self.python, "install", "--no-deps", "--no-index"]
-        return run([*command, "--no-build-isolation", *words], **more)
+        return run([*command, "--no-build-isolation", *words], **more)  # type: ignore[arg-type, list-item]
 
     def polybus(self, *words: str, **more: str) -> subprocess.CompletedProcess[str]:
         return run([self.python.parent / "polybus", *words], check=False, **more)

@@ -34,7 +34,7 @@ print(polybus.__file__)
 
 
 def wheel(source: Path, to: Path, **environment: str) -> Path:
-    run([*PIP, "wheel", "--quiet", *OFFLINE, "--wheel-dir", to, source], **environment)
+    run([*PIP, "wheel", "--quiet", *OFFLINE, "--wheel-dir", to, source], **environment)  # type: ignore[arg-type]
     (made,) = to.glob("*.whl")
     return made
 
@@ -92,7 +92,7 @@ def test_without_a_compiler_the_wheel_is_pure_and_says_so_loudly(checkout: Path,
 
 def test_who_insists_on_compiling_without_a_compiler_gets_no_wheel(checkout: Path, tmp_path: Path) -> None:
     command = [*PIP, "wheel", *OFFLINE, "--wheel-dir", tmp_path, checkout]
-    done = run(command, check=False, CC=NO_COMPILER, POLYBUS_BUILD="compiled")
+    done = run(command, check=False, CC=NO_COMPILER, POLYBUS_BUILD="compiled")  # type: ignore[arg-type]
     assert done.returncode != 0
     assert "POLYBUS_BUILD=compiled, but there is no C compiler" in done.stdout + done.stderr
 
@@ -135,7 +135,7 @@ def test_a_wheel_for_this_platform_serves_compiled_and_can_run_plain(
     assert list((checkout / "src").rglob("*.so")) == []
     installation.pip(made)
     where = [installation.python, "-c", "import polybus.partition.broker as it; print(it.__file__)"]
-    assert run(where).stdout.strip().endswith(".so")
-    assert run(where, POLYBUS_BUILD="plain").stdout.strip().endswith("broker.py")
+    assert run(where).stdout.strip().endswith(".so")  # type: ignore[arg-type]
+    assert run(where, POLYBUS_BUILD="plain").stdout.strip().endswith("broker.py")  # type: ignore[arg-type]
     serves(installation, tmp_path / "compiled", "compiled")
     serves(installation, tmp_path / "plain", "plain", POLYBUS_BUILD="plain")

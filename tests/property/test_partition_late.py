@@ -95,7 +95,7 @@ class Late(RuleBasedStateMachine):
         due_ms = self.solo.now.wall_ms + delay_ms if delay_ms else None
         self.solo.send_all([build(body, session_id=session, scheduled_ms=due_ms)], commit=False)
         if delay_ms:
-            self.scheduled[self.solo.batch.replies[-1][2][0]] = body
+            self.scheduled[self.solo.batch.replies[-1][2][0]] = body  # type: ignore[index]
         else:
             self.there |= {(log_id, body) for log_id in self.logs}
 

@@ -105,7 +105,7 @@ HUGE = [
     ),
 )
 @pytest.mark.parametrize(("moment", "code"), MOMENTS)
-def test_sizes_and_counts_are_not_believed(advisory, moment, code):
+def test_sizes_and_counts_are_not_believed(advisory, moment, code) -> None:
     for value in HUGE:
         body = as_performative(code, value)
         assert peak_of(lambda body=body: moment(body)) < MEGABYTE
@@ -118,7 +118,7 @@ def test_sizes_and_counts_are_not_believed(advisory, moment, code):
 )
 @pytest.mark.parametrize(("moment", "code"), MOMENTS)
 @pytest.mark.parametrize("shape", ["lists", "descriptors", "arrays", "described lists"])
-def test_nesting_is_bounded(advisory, moment, code, shape):
+def test_nesting_is_bounded(advisory, moment, code, shape) -> None:
     value = b"\x40"
     while len(value) < 3_000:
         size = len(value)
@@ -134,7 +134,7 @@ def test_nesting_is_bounded(advisory, moment, code, shape):
 
 
 @pytest.mark.parametrize("advisory", ids("CVE-2026-66257", "CVE-2026-67465", "CVE-2026-67588", "CVE-2026-68074"))
-def test_symbols_are_not_kept(advisory):
+def test_symbols_are_not_kept(advisory) -> None:
     """Mechanisms before login, property names after: nothing of them stays in memory."""
 
     def logins() -> None:
@@ -164,7 +164,7 @@ def test_symbols_are_not_kept(advisory):
 
 @pytest.mark.parametrize("advisory", ids("CVE-2017-15701", "CVE-2026-79921", "CVE-2023-46120"))
 @pytest.mark.parametrize("size", [AMQP_FRAME_BYTES + 1, 0x7FFF_FFFF, 0xFFFF_FFFF])
-def test_frame_sizes_are_enforced(advisory, size):
+def test_frame_sizes_are_enforced(advisory, size) -> None:
     for start in (SASL_HEADER, AMQP_HEADER):
         peer = Peer()
         peer.feed(start + struct.pack(">I", size))
@@ -175,7 +175,7 @@ def test_frame_sizes_are_enforced(advisory, size):
 
 
 @pytest.mark.parametrize("advisory", ids("CVE-2017-15701"))
-def test_frames_before_login_are_smaller(advisory):
+def test_frames_before_login_are_smaller(advisory) -> None:
     for start in (SASL_HEADER, AMQP_HEADER):
         peer = Peer()
         peer.feed(start + struct.pack(">I", AMQP_FRAME_BYTES_BEFORE_OPEN + 1))
@@ -185,7 +185,7 @@ def test_frames_before_login_are_smaller(advisory):
 @pytest.mark.parametrize(
     "advisory", ids("CVE-2026-66276", "CVE-2026-67554", "CVE-2026-68077", "CVE-2015-0203", "CVE-2015-0224")
 )
-def test_work_on_a_disposition_is_that_of_the_known_deliveries(advisory):
+def test_work_on_a_disposition_is_that_of_the_known_deliveries(advisory) -> None:
     """Two thousand ranges of two thousand million deliveries each: were they walked, this would not end."""
     peer = Peer().opened()
     link = peer.receiver(1)
@@ -201,7 +201,7 @@ def test_work_on_a_disposition_is_that_of_the_known_deliveries(advisory):
 
 @pytest.mark.parametrize("advisory", ids("CVE-2015-0203", "CVE-2015-0224"))
 @pytest.mark.parametrize(("first", "last"), [(5, 4), (FIRST + 1, FIRST), (0, 0xFFFF_FFFF), (0, 0x8000_0000)])
-def test_illegal_ranges_end_the_session_only(advisory, first, last):
+def test_illegal_ranges_end_the_session_only(advisory, first, last) -> None:
     peer = Peer().opened()
     events = peer.send(Disposition(True, first, last, True, ACCEPTED))
     assert [type(event) for event in events] == [SessionEnded]
@@ -209,7 +209,7 @@ def test_illegal_ranges_end_the_session_only(advisory, first, last):
 
 
 @pytest.mark.parametrize("advisory", ids("CVE-2026-66275", "CVE-2026-67553", "CVE-2026-67591", "CVE-2026-68075"))
-def test_a_peer_that_ignores_credit_and_window_is_stopped(advisory):
+def test_a_peer_that_ignores_credit_and_window_is_stopped(advisory) -> None:
     peer = Peer().opened()
     peer.sender(0, credit=10)
     bulk = [frame(1, Transfer(0, number, b"t", 0)) for number in range(AMQP_UNSETTLED_OVERRUN + 20)]
@@ -221,7 +221,7 @@ def test_a_peer_that_ignores_credit_and_window_is_stopped(advisory):
 
 @pytest.mark.parametrize("advisory", ids("CVE-2026-66277", "CVE-2026-67555", "CVE-2026-67592", "CVE-2026-68078"))
 @pytest.mark.parametrize("size", [0, 10])
-def test_frames_of_one_delivery_are_bounded(advisory, size):
+def test_frames_of_one_delivery_are_bounded(advisory, size) -> None:
     peer = Peer().opened()
     peer.sender(0)
     one = frame(1, Transfer(0, 0, b"t", 0, more=True), payload=b"x" * size)
@@ -232,7 +232,7 @@ def test_frames_of_one_delivery_are_bounded(advisory, size):
 
 
 @pytest.mark.parametrize("advisory", ids("CVE-2026-68080"))
-def test_echoes_are_answered_once(advisory):
+def test_echoes_are_answered_once(advisory) -> None:
     peer = Peer().opened()
     peer.receiver(1)
     peer.sender(0)
@@ -261,7 +261,7 @@ BAD_ORDER = [
 
 @pytest.mark.parametrize("advisory", ids("CVE-2015-0203", "CVE-2017-15699", "CVE-2019-0200", "CVE-2018-8030"))
 @pytest.mark.parametrize("frames", BAD_ORDER)
-def test_bad_frames_and_bad_order_close_one_connection(advisory, frames):
+def test_bad_frames_and_bad_order_close_one_connection(advisory, frames) -> None:
     bystander = Peer().opened()
     for peer in (Peer(), Peer().logged_in(), Peer().opened()):
         peer.feed(b"".join(frames))
@@ -275,7 +275,7 @@ def test_bad_frames_and_bad_order_close_one_connection(advisory, frames):
 
 
 @pytest.mark.parametrize("advisory", ids("CVE-2018-8030"))
-def test_a_message_that_is_too_large_hurts_nobody(advisory):
+def test_a_message_that_is_too_large_hurts_nobody(advisory) -> None:
     peer = Peer().opened()
     peer.sender(0, limit=1_000)
     chunk = frame(1, Transfer(0, 0, b"t", 0, more=True), payload=b"x" * 60_000)
@@ -302,7 +302,7 @@ LOGINS = [
 
 @pytest.mark.parametrize("advisory", ids("CVE-2016-3094", "CVE-2018-1298"))
 @pytest.mark.parametrize("body", LOGINS)
-def test_malformed_logins_are_ordinary_refusals(advisory, body):
+def test_malformed_logins_are_ordinary_refusals(advisory, body) -> None:
     peer = in_login(body)
     if of(peer.events, SaslInit):
         peer.events += peer.connection.sasl_outcome(1)
@@ -312,7 +312,7 @@ def test_malformed_logins_are_ordinary_refusals(advisory, body):
 
 @pytest.mark.parametrize("advisory", ids("CVE-2016-4432", "CVE-2015-0223"))
 @pytest.mark.parametrize("mechanisms", [["PLAIN"], ["PLAIN", "ANONYMOUS"]])
-def test_a_login_cannot_be_skipped(advisory, mechanisms):
+def test_a_login_cannot_be_skipped(advisory, mechanisms) -> None:
     rest = AMQP_HEADER + frame(0, Open("client")) + frame(1, Begin(0, 1, 1))
     init = frame(0, Init("PLAIN", b"\0user\0wrong"), SASL_FRAME)
     for data in (rest, SASL_HEADER + rest, SASL_HEADER + init + rest, SASL_HEADER + SASL_HEADER + rest):
@@ -325,7 +325,7 @@ def test_a_login_cannot_be_skipped(advisory, mechanisms):
 
 
 @pytest.mark.parametrize("advisory", ids("CVE-2015-0223"))
-def test_anonymous_is_refused_where_it_is_not_offered(advisory):
+def test_anonymous_is_refused_where_it_is_not_offered(advisory) -> None:
     peer = Peer(login_required=True, mechanisms=["PLAIN"])
     peer.feed(SASL_HEADER + frame(0, Init("ANONYMOUS"), SASL_FRAME))
     assert not of(peer.events, SaslInit)
@@ -333,7 +333,7 @@ def test_anonymous_is_refused_where_it_is_not_offered(advisory):
 
 
 @pytest.mark.parametrize("advisory", ids("CVE-2023-46604", "CVE-2026-63337"))
-def test_names_of_classes_stay_text(advisory):
+def test_names_of_classes_stay_text(advisory) -> None:
     hostile = Described(Symbol("subprocess.Popen"), ["true"])
     peer = Peer().opened()
     attach = Attach("x", 0, True, properties={Symbol("class"): hostile})
@@ -345,7 +345,7 @@ def test_names_of_classes_stay_text(advisory):
 
 
 @pytest.mark.parametrize("advisory", ids("CVE-2022-23913"))
-def test_unfinished_deliveries_share_one_budget(advisory):
+def test_unfinished_deliveries_share_one_budget(advisory) -> None:
     peer = Peer().opened()
     links = [peer.sender(handle, limit=PREMIUM_MESSAGE_BYTES_MAX) for handle in range(2)]
     assert len(links) == 2
@@ -356,7 +356,7 @@ def test_unfinished_deliveries_share_one_budget(advisory):
     assert peer.condition() == "amqp:resource-limit-exceeded"
 
 
-def test_forged_keys_of_maps_are_refused():
+def test_forged_keys_of_maps_are_refused() -> None:
     """A uuid's hash is a number that its author chooses: thousands of equal ones would cost their square."""
     prime = (1 << 61) - 1
     pairs = b"".join(b"\x98" + (prime * n).to_bytes(16, "big") + b"\x40" for n in range(1, 100))
@@ -364,7 +364,7 @@ def test_forged_keys_of_maps_are_refused():
     assert after_open(as_performative(0x12, value)).condition() == "amqp:decode-error"
 
 
-def test_descriptors_of_states_are_numbers_or_known_names():
+def test_descriptors_of_states_are_numbers_or_known_names() -> None:
     peer = Peer().opened()
     peer.receiver(1)
     body = b"\x00\x53\x15" + encode([True, UInt(FIRST), None, True, Described(ULong(1 << 63), [])])

@@ -60,7 +60,7 @@ def contexts(events):
     ],
 )
 @pytest.mark.parametrize("settled", [False, True])
-def test_every_outcome_reaches_the_caller(state, kind, settled):
+def test_every_outcome_reaches_the_caller(state, kind, settled) -> None:
     peer, link = delivered(1)
     [event] = peer.send(Disposition(True, FIRST, None, settled, state))
     assert isinstance(event, Disposed)
@@ -71,7 +71,7 @@ def test_every_outcome_reaches_the_caller(state, kind, settled):
     assert link.unsettled == 0
 
 
-def test_details_of_a_dead_letter_are_kept():
+def test_details_of_a_dead_letter_are_kept() -> None:
     peer, _ = delivered(1)
     info: dict[object, object] = {Symbol("DeadLetterReason"): "why", Symbol("extra"): 5}
     [event] = peer.send(Disposition(True, FIRST, state=Rejected(AmqpError("com.microsoft:dead-letter", "d", info))))
@@ -79,14 +79,14 @@ def test_details_of_a_dead_letter_are_kept():
     assert event.state.error.info == info
 
 
-def test_modified_fields_are_read():
+def test_modified_fields_are_read() -> None:
     peer, _ = delivered(1)
     [event] = peer.send(Disposition(True, FIRST, state=Modified(False, True, {Symbol("k"): "v"})))
     assert (event.state.delivery_failed, event.state.undeliverable_here) == (False, True)
     assert event.state.message_annotations == {"k": "v"}
 
 
-def test_modified_with_no_fields_at_all():
+def test_modified_with_no_fields_at_all() -> None:
     """.NET abandons with an empty list."""
     peer, _ = delivered(1)
     state = b"\x00\x53\x27\x45"
@@ -97,7 +97,7 @@ def test_modified_with_no_fields_at_all():
     assert not event.state.undeliverable_here
 
 
-def test_ranges_name_known_deliveries_only():
+def test_ranges_name_known_deliveries_only() -> None:
     peer, _ = delivered(5)
     events = peer.send(Disposition(True, FIRST + 1, FIRST + 2, False, ACCEPTED))
     assert contexts(events) == [1, 2]
@@ -105,21 +105,21 @@ def test_ranges_name_known_deliveries_only():
     assert contexts(events) == [0, 3, 4]
 
 
-def test_a_second_decision_finds_nothing():
+def test_a_second_decision_finds_nothing() -> None:
     peer, _ = delivered(1)
     assert contexts(peer.send(Disposition(True, FIRST, None, False, ACCEPTED))) == [0]
     assert peer.send(Disposition(True, FIRST, None, True, ACCEPTED)) == []
 
 
 @pytest.mark.parametrize("first", [0, FIRST - 1, FIRST + 1, 0xFFFF_FFFF])
-def test_unknown_deliveries_are_ignored(first):
+def test_unknown_deliveries_are_ignored(first) -> None:
     peer, link = delivered(1)
     assert peer.send(Disposition(True, first, None, True, ACCEPTED)) == []
     assert link.unsettled == 1
     assert peer.closed is None
 
 
-def test_who_waits_for_a_word_on_forgotten_deliveries_gets_one():
+def test_who_waits_for_a_word_on_forgotten_deliveries_gets_one() -> None:
     peer, _ = delivered(5)
     peer.send(Disposition(True, FIRST + 1, FIRST + 2, True, ACCEPTED))
     peer.read()
@@ -129,7 +129,7 @@ def test_who_waits_for_a_word_on_forgotten_deliveries_gets_one():
     assert "amqp:not-found" in repr(answer.fields[4])
 
 
-def test_answers_never_name_deliveries_that_never_were():
+def test_answers_never_name_deliveries_that_never_were() -> None:
     peer, _ = delivered(1)
     peer.send(Disposition(True, FIRST, FIRST, True, ACCEPTED))
     peer.send(Disposition(True, 0, (1 << 31) - 1, False, ACCEPTED))
@@ -137,27 +137,27 @@ def test_answers_never_name_deliveries_that_never_were():
     assert answer.fields[1:3] == [FIRST, FIRST]
 
 
-def test_deliveries_sent_settled_cannot_be_decided():
+def test_deliveries_sent_settled_cannot_be_decided() -> None:
     peer, _ = delivered(3, settled=True)
     assert peer.send(Disposition(True, FIRST, FIRST + 2, False, ACCEPTED)) == []
 
 
 @pytest.mark.parametrize("state", [None, Received(0, 0), Declared(b"x")])
-def test_no_outcome_is_no_decision(state):
+def test_no_outcome_is_no_decision(state) -> None:
     peer, link = delivered(1)
     assert peer.send(Disposition(True, FIRST, None, False, state)) == []
     assert link.unsettled == 1
     assert len(peer.send(Disposition(True, FIRST, None, True, state))) == 1
 
 
-def test_backward_ranges_end_the_session():
+def test_backward_ranges_end_the_session() -> None:
     peer, _ = delivered(2)
     events = peer.send(Disposition(True, FIRST + 1, FIRST, False, ACCEPTED))
     assert [type(event) for event in events] == [LinkDetached, SessionEnded]
     assert error_of(peer.frames()[0], 0)[0] == "amqp:invalid-field"
 
 
-def test_ranges_across_the_wrap():
+def test_ranges_across_the_wrap() -> None:
     peer, link = delivered(1)
     link.session.next_delivery_id = 0xFFFF_FFFF
     peer.send(Flow(FIRST, 2048, 0, 2048, 1, 1, 3))
@@ -167,7 +167,7 @@ def test_ranges_across_the_wrap():
     assert contexts(events) == ["a", "b", "c"]
 
 
-def test_detached_links_take_their_deliveries_along():
+def test_detached_links_take_their_deliveries_along() -> None:
     peer, _ = delivered(2)
     other = peer.receiver(2)
     peer.send(Flow(FIRST, 2048, 0, 2048, 2, 0, 1))
@@ -179,14 +179,14 @@ def test_detached_links_take_their_deliveries_along():
 @pytest.mark.parametrize(
     "state", [Described(ULong(0x99), []), "accepted", Described(ULong(0x34), [None]), Described(ULong(0x25), [1])]
 )
-def test_malformed_states_close_the_connection(state):
+def test_malformed_states_close_the_connection(state) -> None:
     peer, _ = delivered(1)
     body = b"\x00\x53\x15" + encode([True, UInt(FIRST), None, False, state])
     peer.feed(struct.pack(">IBBH", 8 + len(body), 2, 0, 1) + body)
     assert peer.condition() == "amqp:invalid-field"
 
 
-def test_confirmations_have_all_fields_and_our_role():
+def test_confirmations_have_all_fields_and_our_role() -> None:
     peer, _ = delivered(1)
     [event] = peer.send(Disposition(True, FIRST, state=ACCEPTED))
     event.deliveries[0].settle(ACCEPTED_BYTES)
@@ -206,7 +206,7 @@ def test_confirmations_have_all_fields_and_our_role():
         TransactionalState(b"t" * 16, ACCEPTED),
     ],
 )
-def test_any_outcome_can_be_answered(outcome):
+def test_any_outcome_can_be_answered(outcome) -> None:
     peer, link = delivered(1)
     link.session.settle(FIRST, outcome)
     [sent] = peer.frames()
@@ -215,7 +215,7 @@ def test_any_outcome_can_be_answered(outcome):
     assert len(sent.fields) == 6
 
 
-def test_adjacent_settlements_leave_as_one_range():
+def test_adjacent_settlements_leave_as_one_range() -> None:
     peer, link = delivered(6)
     for delivery_id in (0, 1, 2, 4, 5):
         link.session.settle(FIRST + delivery_id, ACCEPTED_BYTES)
@@ -223,14 +223,14 @@ def test_adjacent_settlements_leave_as_one_range():
     assert ranges == [(FIRST, FIRST + 2), (FIRST + 4, FIRST + 5)]
 
 
-def test_other_outcomes_break_the_range():
+def test_other_outcomes_break_the_range() -> None:
     peer, link = delivered(3)
     for delivery_id, outcome in enumerate((ACCEPTED_BYTES, REJECTED_BYTES, ACCEPTED_BYTES)):
         link.session.settle(FIRST + delivery_id, outcome)
     assert [one.fields[4].descriptor for one in peer.frames()] == [0x24, 0x25, 0x24]
 
 
-def test_the_two_roles_are_never_joined():
+def test_the_two_roles_are_never_joined() -> None:
     peer, link = delivered(1)
     sender = peer.sender(0)
     peer.send(Transfer(0, FIRST + 1, b"t", 0), payload=b"x")
@@ -239,7 +239,7 @@ def test_the_two_roles_are_never_joined():
     assert sorted(one.fields[0] for one in peer.frames("disposition")) == [False, True]
 
 
-def test_answers_to_sends_have_the_receivers_role():
+def test_answers_to_sends_have_the_receivers_role() -> None:
     peer = Peer().opened()
     sender = peer.sender(0)
     for number in range(3):
@@ -250,7 +250,7 @@ def test_answers_to_sends_have_the_receivers_role():
     assert ACCEPTED_BYTES in sent.raw
 
 
-def test_a_refused_send_carries_an_error_of_three_fields():
+def test_a_refused_send_carries_an_error_of_three_fields() -> None:
     """Python waits for ever when it is shorter (docs/protocol/amqp.md#rejected-with-error)."""
     peer = Peer().opened()
     sender = peer.sender(0)
@@ -261,7 +261,7 @@ def test_a_refused_send_carries_an_error_of_three_fields():
     assert error == Described(ULong(0x1D), ["amqp:link:message-size-exceeded", None, None])
 
 
-def test_presettled_sends_get_no_answer():
+def test_presettled_sends_get_no_answer() -> None:
     peer = Peer().opened()
     sender = peer.sender(0)
     peer.send(Transfer(0, 0, b"t", 0, settled=True), payload=b"x")
@@ -269,7 +269,7 @@ def test_presettled_sends_get_no_answer():
     assert peer.frames("disposition") == []
 
 
-def test_a_send_is_answered_once():
+def test_a_send_is_answered_once() -> None:
     peer = Peer().opened()
     sender = peer.sender(0)
     peer.send(Transfer(0, 0, b"t", 0), payload=b"x")
@@ -279,7 +279,7 @@ def test_a_send_is_answered_once():
     assert sender.unsettled == 0
 
 
-def test_a_send_is_answered_by_its_own_link_only():
+def test_a_send_is_answered_by_its_own_link_only() -> None:
     peer = Peer().opened()
     sender = peer.sender(0)
     other = peer.sender(2)
@@ -290,7 +290,7 @@ def test_a_send_is_answered_by_its_own_link_only():
     assert len(peer.frames("disposition")) == 1
 
 
-def test_a_sender_may_settle_its_own_deliveries():
+def test_a_sender_may_settle_its_own_deliveries() -> None:
     peer = Peer().opened()
     sender = peer.sender(0)
     for number in range(3):
@@ -304,7 +304,7 @@ def test_a_sender_may_settle_its_own_deliveries():
     assert sent.fields[1:3] == [2, 2]
 
 
-def test_settlements_come_before_a_detach_that_follows_them():
+def test_settlements_come_before_a_detach_that_follows_them() -> None:
     peer = Peer().opened()
     sender = peer.sender(0)
     peer.send(Transfer(0, 0, b"t", 0), payload=b"x")
@@ -313,7 +313,7 @@ def test_settlements_come_before_a_detach_that_follows_them():
     assert [one.name for one in peer.frames()] == ["disposition", "detach"]
 
 
-def test_settlements_come_before_a_close_that_follows_them():
+def test_settlements_come_before_a_close_that_follows_them() -> None:
     """What was acknowledged is said, also when the peer breaks the protocol next."""
     for end in (lambda peer: peer.feed(b"\x00" * 8), lambda peer: peer.connection.close()):
         peer = Peer().opened()
@@ -333,12 +333,12 @@ def test_settlements_come_before_a_close_that_follows_them():
         (REJECTED_BYTES, Rejected()),
     ],
 )
-def test_constant_outcomes_are_what_the_encoder_writes(encoded, state):
+def test_constant_outcomes_are_what_the_encoder_writes(encoded, state) -> None:
     assert state.encoded() == encoded
     assert type(state_from(decode(encoded, 0)[0])) is type(state)
 
 
-def test_shapes_are_remembered_only_while_they_are_few():
+def test_shapes_are_remembered_only_while_they_are_few() -> None:
     peer, link = delivered(200)
     for number in range(200):
         state = TransactionalState(struct.pack(">I", number), ACCEPTED)

@@ -81,16 +81,16 @@ def describe(event: ProtocolEvent) -> str:
 WHOLE = play(START + TRAFFIC)
 
 
-def test_the_story_ends_well():
+def test_the_story_ends_well() -> None:
     assert WHOLE[0][-1].startswith("Closed")
     assert sum(line.startswith("Delivery") for line in WHOLE[0]) == 2
 
 
-def test_all_at_once():
+def test_all_at_once() -> None:
     assert play([b"".join(START), b"".join(TRAFFIC)])[0] == WHOLE[0]
 
 
-def test_byte_by_byte():
+def test_byte_by_byte() -> None:
     assert play([bytes((byte,)) for byte in b"".join(START + TRAFFIC)]) == WHOLE
 
 
@@ -104,12 +104,12 @@ PLACES = st.lists(st.integers(min_value=0, max_value=2_000), max_size=30)
 
 @settings(max_examples=60, deadline=None)
 @given(PLACES, PLACES)
-def test_any_cut(first, second):
+def test_any_cut(first, second) -> None:
     pieces = cut(b"".join(START), first) + cut(b"".join(TRAFFIC), second)
     assert play(pieces)[0] == WHOLE[0]
 
 
-def test_a_long_frame_in_single_bytes():
+def test_a_long_frame_in_single_bytes() -> None:
     connection = Connection(ConnectionConfig("polybus"), 0)
     connection.feed(AMQP_HEADER + frame(0, Open("c")) + frame(1, Begin(0, 9, 9)), 0)
     [attached] = connection.feed(frame(1, Attach("s", 0, False, Source("s"), Target("q"))), 0)

@@ -23,7 +23,7 @@ def credit_flow(credit: int, count: int = 0, **fields: object) -> Flow:
     return Flow(FIRST, 2048, 0, 2048, 1, count, credit, **fields)  # type: ignore[arg-type]
 
 
-def test_credit_is_counted_per_delivery():
+def test_credit_is_counted_per_delivery() -> None:
     peer = Peer().opened()
     link = peer.receiver()
     [event] = peer.send(credit_flow(2))
@@ -36,7 +36,7 @@ def test_credit_is_counted_per_delivery():
         link.send(b"c", b"x")
 
 
-def test_credit_is_relative_to_the_peers_count():
+def test_credit_is_relative_to_the_peers_count() -> None:
     """Two deliveries are under way when the peer, which has not seen them, asks for five."""
     peer = Peer().opened()
     link = peer.receiver()
@@ -51,7 +51,7 @@ def test_credit_is_relative_to_the_peers_count():
     assert link.credit == 0
 
 
-def test_credit_can_be_taken_back():
+def test_credit_can_be_taken_back() -> None:
     peer = Peer().opened()
     link = peer.receiver()
     peer.send(credit_flow(5))
@@ -60,21 +60,21 @@ def test_credit_can_be_taken_back():
 
 
 @pytest.mark.parametrize("credit", [0, 1, 0x7FFF_FFFF, 0x8000_0000, 0xFFFF_FFFF])
-def test_any_credit_is_understood(credit):
+def test_any_credit_is_understood(credit) -> None:
     peer = Peer().opened()
     link = peer.receiver()
     peer.send(credit_flow(credit))
     assert link.credit == credit
 
 
-def test_null_delivery_count_is_the_initial_one():
+def test_null_delivery_count_is_the_initial_one() -> None:
     peer = Peer().opened()
     link = peer.receiver()
     peer.send(Flow(FIRST, 10, 0, 10, 1, None, 7))
     assert link.credit == 7
 
 
-def test_drain_uses_up_the_credit_after_the_transfers():
+def test_drain_uses_up_the_credit_after_the_transfers() -> None:
     peer = Peer().opened()
     link = peer.receiver()
     peer.send(credit_flow(10, drain=True))
@@ -87,7 +87,7 @@ def test_drain_uses_up_the_credit_after_the_transfers():
     assert (link.credit, link.delivery_count) == (0, 10)
 
 
-def test_drain_without_credit_is_answered_too():
+def test_drain_without_credit_is_answered_too() -> None:
     """Python drains with credit 0 when it closes; .NET and Go wait for the answer."""
     peer = Peer().opened()
     link = peer.receiver()
@@ -97,7 +97,7 @@ def test_drain_without_credit_is_answered_too():
     assert flow.fields[4:9] == [1, 0, 0, None, True]
 
 
-def test_drained_is_said_only_when_asked():
+def test_drained_is_said_only_when_asked() -> None:
     peer = Peer().opened()
     link = peer.receiver()
     peer.send(credit_flow(3))
@@ -106,7 +106,7 @@ def test_drained_is_said_only_when_asked():
     assert peer.read() == []
 
 
-def test_drain_flow_waits_for_transfers_that_wait_for_the_window():
+def test_drain_flow_waits_for_transfers_that_wait_for_the_window() -> None:
     peer = Peer().opened()
     link = peer.receiver()
     peer.send(Flow(FIRST, 1, 0, 10, 1, 0, 10, drain=True))
@@ -118,7 +118,7 @@ def test_drain_flow_waits_for_transfers_that_wait_for_the_window():
     assert [one.name for one in peer.frames()] == ["transfer", "flow"]
 
 
-def test_transfers_wait_for_the_peers_window_in_order():
+def test_transfers_wait_for_the_peers_window_in_order() -> None:
     peer = Peer().opened()
     link = peer.receiver()
     peer.send(Flow(FIRST, 2, 0, 10, 1, 0, 10))
@@ -136,7 +136,7 @@ def test_transfers_wait_for_the_peers_window_in_order():
     assert link.sendable == 6
 
 
-def test_window_counts_frames_and_not_deliveries():
+def test_window_counts_frames_and_not_deliveries() -> None:
     peer = Peer().opened(max_frame_size=512)
     link = peer.receiver()
     peer.send(Flow(FIRST, 2, 0, 10, 1, 0, 10))
@@ -148,7 +148,7 @@ def test_window_counts_frames_and_not_deliveries():
     assert rest.fields[1] == FIRST
 
 
-def test_window_is_relative_to_the_transfers_under_way():
+def test_window_is_relative_to_the_transfers_under_way() -> None:
     peer = Peer().opened()
     link = peer.receiver()
     peer.send(Flow(FIRST, 3, 0, 10, 1, 0, 10))
@@ -160,7 +160,7 @@ def test_window_is_relative_to_the_transfers_under_way():
     assert len(peer.frames()) == 3
 
 
-def test_a_link_that_goes_takes_its_waiting_transfers_and_leaves_no_gap():
+def test_a_link_that_goes_takes_its_waiting_transfers_and_leaves_no_gap() -> None:
     """rhea stops at a gap in the delivery-ids (docs/protocol/amqp.md#delivery-ids)."""
     peer = Peer().opened()
     first = peer.receiver(1)
@@ -180,7 +180,7 @@ def test_a_link_that_goes_takes_its_waiting_transfers_and_leaves_no_gap():
     assert (transfer.payload, transfer.fields[1]) == (b"later", FIRST + 1)
 
 
-def test_our_own_detach_gives_back_what_never_left():
+def test_our_own_detach_gives_back_what_never_left() -> None:
     peer = Peer().opened()
     link = peer.receiver()
     peer.send(Flow(FIRST, 0, 0, 10, 1, 0, 10))
@@ -191,7 +191,7 @@ def test_our_own_detach_gives_back_what_never_left():
     assert peer.read() == []
 
 
-def test_echo_of_a_link_is_answered_with_both_counts():
+def test_echo_of_a_link_is_answered_with_both_counts() -> None:
     """Python detaches when one of them is null."""
     peer = Peer().opened()
     peer.receiver(1)
@@ -204,21 +204,21 @@ def test_echo_of_a_link_is_answered_with_both_counts():
     assert flow.fields[4:7] == [0, 0, 50]
 
 
-def test_echo_of_the_session_is_answered():
+def test_echo_of_the_session_is_answered() -> None:
     peer = Peer().opened()
     peer.send(Flow(FIRST, 10, 33, 10, echo=True))
     [flow] = peer.frames()
     assert flow.fields == [33, 5_000, FIRST, 5_000, None, None, None, None, False, False, None]
 
 
-def test_many_echoes_are_answered_once():
+def test_many_echoes_are_answered_once() -> None:
     peer = Peer().opened()
     peer.receiver(1)
     peer.feed(frame(1, credit_flow(4, echo=True)) * 500 + frame(1, Flow(FIRST, 9, 0, 9, echo=True)) * 500)
     assert len(peer.frames("flow")) == 1
 
 
-def test_grant_is_a_flow_after_the_attach():
+def test_grant_is_a_flow_after_the_attach() -> None:
     peer = Peer().opened()
     link = peer.attach(0, False)
     link.accept(max_message_size=1000)
@@ -228,7 +228,7 @@ def test_grant_is_a_flow_after_the_attach():
     assert flow.fields[4:7] == [0, 0, 100]
 
 
-def test_credit_is_renewed_when_half_of_it_is_answered():
+def test_credit_is_renewed_when_half_of_it_is_answered() -> None:
     peer = Peer().opened()
     link = peer.sender(0, credit=10)
     for number in range(10):
@@ -241,7 +241,7 @@ def test_credit_is_renewed_when_half_of_it_is_answered():
     assert flow.fields[4:7] == [0, 10, 5]
 
 
-def test_presettled_deliveries_renew_credit_too():
+def test_presettled_deliveries_renew_credit_too() -> None:
     peer = Peer().opened()
     peer.sender(0, credit=4)
     for number in range(2):
@@ -250,7 +250,7 @@ def test_presettled_deliveries_renew_credit_too():
     assert flow.fields[4:7] == [0, 2, 4]
 
 
-def test_presettled_deliveries_of_many_frames_renew_credit_too():
+def test_presettled_deliveries_of_many_frames_renew_credit_too() -> None:
     peer = Peer().opened()
     peer.sender(0, credit=2)
     peer.send(Transfer(0, 0, b"t", 0, settled=True, more=True), payload=b"x")
@@ -260,7 +260,7 @@ def test_presettled_deliveries_of_many_frames_renew_credit_too():
     assert flow.fields[4:7] == [0, 1, 2]
 
 
-def test_a_sender_that_gives_up_credit_gets_new():
+def test_a_sender_that_gives_up_credit_gets_new() -> None:
     peer = Peer().opened()
     peer.sender(0, credit=10)
     peer.send(Flow(FIRST, 10, 0, 10, 0, 10))
@@ -268,7 +268,7 @@ def test_a_sender_that_gives_up_credit_gets_new():
     assert flow.fields[4:7] == [0, 10, 10]
 
 
-def test_senders_that_ignore_credit_are_served():
+def test_senders_that_ignore_credit_are_served() -> None:
     """docs/protocol/amqp.md#uncounted-credit."""
     peer = Peer().opened()
     link = peer.sender(0, credit=1)
@@ -280,7 +280,7 @@ def test_senders_that_ignore_credit_are_served():
     assert peer.frames("flow")[-1].fields[5:7] == [50, 1]
 
 
-def test_session_window_is_renewed_after_half_of_it():
+def test_session_window_is_renewed_after_half_of_it() -> None:
     """rhea stops for ever when next-incoming-id does not move (docs/protocol/amqp.md#next-incoming-id)."""
     peer = Peer().opened()
     peer.sender(0, credit=100_000)
@@ -294,7 +294,7 @@ def test_session_window_is_renewed_after_half_of_it():
     assert len(peer.frames("flow")) == 1
 
 
-def test_next_incoming_id_follows_the_peers_own_count():
+def test_next_incoming_id_follows_the_peers_own_count() -> None:
     """Python counts deliveries and not frames; what it says in a flow wins (docs/protocol/amqp.md#windows)."""
     peer = Peer().opened()
     peer.sender(0)
@@ -304,7 +304,7 @@ def test_next_incoming_id_follows_the_peers_own_count():
     assert peer.frames("flow")[-1].fields[0] == 1
 
 
-def test_next_incoming_id_starts_where_the_peer_begins():
+def test_next_incoming_id_starts_where_the_peer_begins() -> None:
     peer = Peer().opened()
     peer.send(Begin(0xFFFF_FFFF, 10, 10), 2)
     peer.send(Flow(None, 10, 0xFFFF_FFFF, 10, echo=True), 2)
@@ -312,7 +312,7 @@ def test_next_incoming_id_starts_where_the_peer_begins():
 
 
 @pytest.mark.parametrize("window", [0, 1, 0xFFFF_FFFF])
-def test_any_window_is_understood(window):
+def test_any_window_is_understood(window) -> None:
     peer = Peer().opened()
     link = peer.receiver()
     peer.send(Flow(FIRST, window, 0, 10, 1, 0, 10))
@@ -320,7 +320,7 @@ def test_any_window_is_understood(window):
     assert len(peer.frames("transfer")) == min(window, 1)
 
 
-def test_a_window_from_the_future_is_not_believed():
+def test_a_window_from_the_future_is_not_believed() -> None:
     """A next-incoming-id beyond ours counts nothing as under way; it does not open the window further."""
     peer = Peer().opened()
     link = peer.receiver()
@@ -330,7 +330,7 @@ def test_a_window_from_the_future_is_not_believed():
     assert len(peer.frames("transfer")) == 1
 
 
-def test_only_links_with_credit_hear_of_an_open_window():
+def test_only_links_with_credit_hear_of_an_open_window() -> None:
     peer = Peer().opened()
     first = peer.receiver(1)
     peer.receiver(2)

@@ -21,7 +21,7 @@ from tests.protocol.peer import Peer, error_of, of
 REFUSAL = AmqpError("amqp:not-found", "The messaging entity could not be found.")
 
 
-def test_attach_is_the_callers_decision():
+def test_attach_is_the_callers_decision() -> None:
     peer = Peer().opened()
     events = peer.send(Attach("r", 3, True, Source("q"), Target("t"), properties={Symbol("a"): UInt(1)}))
     [asked] = events
@@ -32,7 +32,7 @@ def test_attach_is_the_callers_decision():
     assert peer.read() == []
 
 
-def test_accept_echoes_modes_and_both_ends():
+def test_accept_echoes_modes_and_both_ends() -> None:
     peer = Peer().opened()
     filters: dict[object, object] = {Symbol("com.microsoft:session-filter"): "s1"}
     others: list[object] = ["q", UInt(2), Symbol("never"), UInt(0), False, None, Symbol("move"), filters]
@@ -48,14 +48,14 @@ def test_accept_echoes_modes_and_both_ends():
 
 
 @pytest.mark.parametrize("mode", [None, 0, 1, 2])
-def test_settle_modes_are_mirrored_also_when_null(mode):
+def test_settle_modes_are_mirrored_also_when_null(mode) -> None:
     """Go refuses other modes than it asked for, and asks for null (docs/protocol/amqp.md#settle-modes)."""
     peer = Peer().opened()
     peer.attach(0, True, snd_settle_mode=mode).accept()
     assert peer.frames()[0].fields[3] == mode
 
 
-def test_sending_clients_get_no_initial_delivery_count():
+def test_sending_clients_get_no_initial_delivery_count() -> None:
     peer = Peer().opened()
     peer.attach(0, False).accept()
     answer = peer.frames()[0]
@@ -63,7 +63,7 @@ def test_sending_clients_get_no_initial_delivery_count():
     assert answer.fields[9] is None
 
 
-def test_ends_are_never_null_on_success():
+def test_ends_are_never_null_on_success() -> None:
     """Python drops a link with a null end (docs/protocol/amqp.md#null-ends)."""
     peer = Peer().opened()
     peer.attach(0, True, target=None, source=None).accept()
@@ -72,7 +72,7 @@ def test_ends_are_never_null_on_success():
     assert answer.fields[6] == Described(ULong(0x29), [None] * 7)
 
 
-def test_accept_can_answer_other_ends_and_properties():
+def test_accept_can_answer_other_ends_and_properties() -> None:
     peer = Peer().opened()
     link = peer.attach(0, True)
     link.accept(source=Source("other"), properties={Symbol("k"): "v"})
@@ -81,7 +81,7 @@ def test_accept_can_answer_other_ends_and_properties():
     assert answer.fields[13] == {"k": "v"}
 
 
-def test_coordinator_is_echoed_with_its_capabilities():
+def test_coordinator_is_echoed_with_its_capabilities() -> None:
     peer = Peer().opened()
     capabilities = symbol_array(["amqp:local-transactions"])
     link = peer.attach(0, False, target=Coordinator(capabilities))
@@ -90,7 +90,7 @@ def test_coordinator_is_echoed_with_its_capabilities():
     assert peer.frames()[0].fields[6] == Described(ULong(0x30), [capabilities])
 
 
-def test_refusal_is_attach_and_detach_back_to_back():
+def test_refusal_is_attach_and_detach_back_to_back() -> None:
     peer = Peer().opened()
     link = peer.attach(4, True)
     link.refuse(REFUSAL)
@@ -103,7 +103,7 @@ def test_refusal_is_attach_and_detach_back_to_back():
     assert peer.read() == []
 
 
-def test_frames_on_a_refused_link_are_ignored_until_the_peer_knows():
+def test_frames_on_a_refused_link_are_ignored_until_the_peer_knows() -> None:
     peer = Peer().opened()
     peer.attach(0, False).refuse(REFUSAL)
     peer.attach(1, True).refuse(REFUSAL)
@@ -116,7 +116,7 @@ def test_frames_on_a_refused_link_are_ignored_until_the_peer_knows():
     peer.attach(0, False)
 
 
-def test_pending_attach_is_cancelled_by_detach():
+def test_pending_attach_is_cancelled_by_detach() -> None:
     peer = Peer().opened()
     link = peer.attach(4, True)
     events = peer.send(Detach(4, True))
@@ -128,7 +128,7 @@ def test_pending_attach_is_cancelled_by_detach():
 
 
 @pytest.mark.parametrize(("ending", "channel", "answer"), [(End(), 1, "end"), (Close(), 0, "close")])
-def test_pending_attach_is_cancelled_by_end_and_close(ending, channel, answer):
+def test_pending_attach_is_cancelled_by_end_and_close(ending, channel, answer) -> None:
     """A late attach reply makes .NET close its connection (docs/protocol/amqp.md#late-frames)."""
     peer = Peer().opened()
     link = peer.attach(4, True)
@@ -142,7 +142,7 @@ def test_pending_attach_is_cancelled_by_end_and_close(ending, channel, answer):
     assert peer.read() == []
 
 
-def test_detach_is_answered_with_the_same_closed():
+def test_detach_is_answered_with_the_same_closed() -> None:
     peer = Peer().opened()
     peer.sender(0)
     peer.receiver(1)
@@ -154,7 +154,7 @@ def test_detach_is_answered_with_the_same_closed():
         assert answer.fields == [handle, closed, None]
 
 
-def test_nothing_leaves_for_a_link_after_the_peers_detach():
+def test_nothing_leaves_for_a_link_after_the_peers_detach() -> None:
     peer = Peer().opened()
     sender = peer.sender(0)
     receiver = peer.receiver(1)
@@ -176,7 +176,7 @@ def test_nothing_leaves_for_a_link_after_the_peers_detach():
     assert peer.connection.output() == b""
 
 
-def test_nothing_leaves_for_a_session_after_the_peers_end():
+def test_nothing_leaves_for_a_session_after_the_peers_end() -> None:
     peer = Peer().opened()
     sender = peer.sender(0)
     receiver = peer.receiver(1)
@@ -191,7 +191,7 @@ def test_nothing_leaves_for_a_session_after_the_peers_end():
     assert peer.connection.output() == b""
 
 
-def test_we_detach_with_an_error_and_swallow_the_answer():
+def test_we_detach_with_an_error_and_swallow_the_answer() -> None:
     peer = Peer().opened()
     link = peer.sender(0)
     link.detach(AmqpError("amqp:link:detach-forced", "idle"))
@@ -203,19 +203,19 @@ def test_we_detach_with_an_error_and_swallow_the_answer():
     assert peer.read() == []
 
 
-def test_detaching_a_pending_link_refuses_it():
+def test_detaching_a_pending_link_refuses_it() -> None:
     peer = Peer().opened()
     peer.attach(0, False).detach()
     assert [one.name for one in peer.frames()] == ["attach", "detach"]
 
 
-def test_accepting_twice_is_our_bug():
+def test_accepting_twice_is_our_bug() -> None:
     link = Peer().opened().sender(0)
     with pytest.raises(BugError):
         link.accept()
 
 
-def test_handle_in_use_ends_the_session():
+def test_handle_in_use_ends_the_session() -> None:
     peer = Peer().opened()
     peer.sender(0)
     events = peer.send(Attach("other", 0, True))
@@ -226,7 +226,7 @@ def test_handle_in_use_ends_the_session():
 
 
 @pytest.mark.parametrize("stray", [Detach(9, True), Transfer(9, 0, b"t", 0), Flow(0, 1, 0, 1, 9, 0, 1)])
-def test_unattached_handle_ends_the_session(stray):
+def test_unattached_handle_ends_the_session(stray) -> None:
     peer = Peer().opened()
     events = peer.send(stray)
     assert [type(event) for event in events] == [SessionEnded]
@@ -234,7 +234,7 @@ def test_unattached_handle_ends_the_session(stray):
     assert error_of(end, 0)[0] == "amqp:session:unattached-handle"
 
 
-def test_a_session_that_we_ended_swallows_frames_until_the_peers_end():
+def test_a_session_that_we_ended_swallows_frames_until_the_peers_end() -> None:
     peer = Peer().opened()
     peer.send(Detach(9, True))
     peer.read()
@@ -247,7 +247,7 @@ def test_a_session_that_we_ended_swallows_frames_until_the_peers_end():
     assert [one.name for one in peer.frames()] == ["begin"]
 
 
-def test_a_failed_session_leaves_the_others_alone():
+def test_a_failed_session_leaves_the_others_alone() -> None:
     peer = Peer().opened()
     peer.send(Begin(0, 10, 10), 2)
     peer.read()
@@ -256,13 +256,13 @@ def test_a_failed_session_leaves_the_others_alone():
     assert isinstance(events[0], Attached)
 
 
-def test_handle_beyond_handle_max_closes_the_connection():
+def test_handle_beyond_handle_max_closes_the_connection() -> None:
     peer = Peer().opened()
     peer.send(Attach("x", AMQP_HANDLE_MAX + 1, True))
     assert peer.condition() == "amqp:connection:framing-error"
 
 
-def test_handle_beyond_the_peers_own_maximum_ends_the_session():
+def test_handle_beyond_the_peers_own_maximum_ends_the_session() -> None:
     peer = Peer().opened()
     peer.send(Begin(0, 1, 1, handle_max=3), 2)
     peer.read()
@@ -270,7 +270,7 @@ def test_handle_beyond_the_peers_own_maximum_ends_the_session():
     assert error_of(peer.frames()[0], 0)[0] == "amqp:not-allowed"
 
 
-def test_links_of_a_connection_are_bounded():
+def test_links_of_a_connection_are_bounded() -> None:
     peer = Peer().opened()
     attaches = [frame(1, Attach("x", handle, True)) for handle in range(AMQP_HANDLE_MAX + 1)]
     channel = 1
@@ -283,7 +283,7 @@ def test_links_of_a_connection_are_bounded():
     assert peer.closed is None
 
 
-def test_detached_links_make_room():
+def test_detached_links_make_room() -> None:
     peer = Peer().opened()
     for _ in range(AMQP_LINKS_PER_CONNECTION + 1):
         peer.feed(frame(1, Attach("x", 0, True)) + frame(1, Detach(0, True)))
@@ -291,7 +291,7 @@ def test_detached_links_make_room():
     assert not of(peer.events, SessionEnded)
 
 
-def test_what_is_sent_before_the_answer_is_held_for_the_caller():
+def test_what_is_sent_before_the_answer_is_held_for_the_caller() -> None:
     """Python counts no credit and may send before its link is answered (docs/protocol/amqp.md#transfers)."""
     peer = Peer().opened()
     link = peer.attach(0, False)
@@ -307,7 +307,7 @@ def test_what_is_sent_before_the_answer_is_held_for_the_caller():
     assert [one.name for one in peer.frames()] == ["attach", "disposition"]
 
 
-def test_credit_given_before_the_answer_is_told_on_accept():
+def test_credit_given_before_the_answer_is_told_on_accept() -> None:
     peer = Peer().opened()
     link = peer.attach(1, True)
     assert peer.send(Flow(1 << 20, 10, 0, 10, 1, 0, 5)) == []
@@ -316,7 +316,7 @@ def test_credit_given_before_the_answer_is_told_on_accept():
     assert link.credit == 5
 
 
-def test_too_much_sent_before_the_answer_is_refused():
+def test_too_much_sent_before_the_answer_is_refused() -> None:
     peer = Peer().opened()
     peer.attach(0, False)
     for number in range(AMQP_HELD_DELIVERIES):
@@ -326,7 +326,7 @@ def test_too_much_sent_before_the_answer_is_refused():
     assert error_of(peer.frames()[-1], 2)[0] == "amqp:resource-limit-exceeded"
 
 
-def test_a_transfer_on_a_receiving_link_detaches_it():
+def test_a_transfer_on_a_receiving_link_detaches_it() -> None:
     peer = Peer().opened()
     peer.receiver(1)
     [event] = peer.send(Transfer(1, 0, b"t", 0), payload=b"x")
@@ -350,7 +350,7 @@ def test_a_transfer_on_a_receiving_link_detaches_it():
         ["n", UInt(0), True, None, None, Described(ULong(0x28), {})],
     ],
 )
-def test_malformed_attaches_are_invalid_fields(fields):
+def test_malformed_attaches_are_invalid_fields(fields) -> None:
     peer = Peer().opened()
     body = b"\x00\x53\x12" + encode(fields)
     peer.feed((8 + len(body)).to_bytes(4, "big") + b"\x02\x00\x00\x01" + body)

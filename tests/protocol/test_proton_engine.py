@@ -91,7 +91,7 @@ def send(link, tag: str, body: bytes):
 
 
 @pytest.mark.parametrize("login", [False, True])
-def test_opens_with_and_without_login(login):
+def test_opens_with_and_without_login(login) -> None:
     wire = Wire(login=login)
     wire.pump()
     assert wire.client.state & proton.Endpoint.REMOTE_ACTIVE
@@ -100,7 +100,7 @@ def test_opens_with_and_without_login(login):
     assert wire.transport.remote_max_frame_size == 65_536
 
 
-def test_sends_are_answered():
+def test_sends_are_answered() -> None:
     wire = Wire()
     theirs, link = wire.sender()
     assert theirs.credit == 100
@@ -116,7 +116,7 @@ def test_sends_are_answered():
     assert deliveries[2].remote.condition.name == "amqp:not-allowed"
 
 
-def test_credit_is_renewed_for_a_long_stream():
+def test_credit_is_renewed_for_a_long_stream() -> None:
     wire = Wire()
     theirs, link = wire.sender(credit=10)
     sent = 0
@@ -132,7 +132,7 @@ def test_credit_is_renewed_for_a_long_stream():
     assert link.delivery_count == sent
 
 
-def test_large_message_in_many_frames_both_ways():
+def test_large_message_in_many_frames_both_ways() -> None:
     wire = Wire(max_frame_size=1024)
     body = bytes(range(256)) * 800
     theirs, link = wire.sender()
@@ -149,7 +149,7 @@ def test_large_message_in_many_frames_both_ways():
     assert receiver.recv(len(body) + 1) == body
 
 
-def test_receive_and_settle():
+def test_receive_and_settle() -> None:
     wire = Wire()
     receiver, link = wire.receiver()
     receiver.flow(5)
@@ -172,7 +172,7 @@ def test_receive_and_settle():
     wire.pump()
 
 
-def test_drain():
+def test_drain() -> None:
     wire = Wire()
     receiver, link = wire.receiver()
     receiver.drain(10)
@@ -184,7 +184,7 @@ def test_drain():
     assert receiver.drained() == 9
 
 
-def test_refusal_and_close_are_understood():
+def test_refusal_and_close_are_understood() -> None:
     wire = Wire()
     theirs = wire.session.sender("sender")
     theirs.target.address = "missing"
@@ -202,7 +202,7 @@ def test_refusal_and_close_are_understood():
     assert wire.client.state & proton.Endpoint.REMOTE_CLOSED
 
 
-def test_our_errors_reach_the_client():
+def test_our_errors_reach_the_client() -> None:
     wire = Wire()
     wire.pump()
     wire.ours.close(AmqpError("amqp:connection:forced", "bye"))

@@ -14,7 +14,7 @@ from polybus.limits import AMQP_UNREAD_BYTES
 from tests.protocol.peer import Frame, Peer, of
 
 
-def test_mechanisms_are_offered_as_an_array_in_the_services_order():
+def test_mechanisms_are_offered_as_an_array_in_the_services_order() -> None:
     peer = Peer()
     peer.feed(SASL_HEADER)
     header, offered = peer.read()
@@ -26,7 +26,7 @@ def test_mechanisms_are_offered_as_an_array_in_the_services_order():
 
 
 @pytest.mark.parametrize("mechanism", ["MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL"])
-def test_every_login_is_the_callers_decision(mechanism):
+def test_every_login_is_the_callers_decision(mechanism) -> None:
     peer = Peer()
     peer.feed(SASL_HEADER)
     [asked] = peer.sasl(Init(mechanism, b"\0user\0pass", "host"))
@@ -41,7 +41,7 @@ def test_every_login_is_the_callers_decision(mechanism):
     assert peer.connection.mechanism == mechanism
 
 
-def test_what_was_sent_ahead_is_read_after_the_outcome():
+def test_what_was_sent_ahead_is_read_after_the_outcome() -> None:
     peer = Peer()
     ahead = AMQP_HEADER + frame(0, Open("client")) + frame(1, Begin(0, 1, 1))
     events = peer.feed(SASL_HEADER + frame(0, Init("ANONYMOUS"), SASL_FRAME) + ahead)
@@ -52,7 +52,7 @@ def test_what_was_sent_ahead_is_read_after_the_outcome():
     assert names == [SASL_HEADER, "sasl-mechanisms", "sasl-outcome", AMQP_HEADER, "open", "begin"]
 
 
-def test_refused_login_ends_the_connection():
+def test_refused_login_ends_the_connection() -> None:
     peer = Peer()
     peer.feed(SASL_HEADER)
     peer.sasl(Init("PLAIN", b"\0user\0wrong"))
@@ -63,7 +63,7 @@ def test_refused_login_ends_the_connection():
     assert peer.read() == []
 
 
-def test_refused_login_forgets_what_was_sent_ahead():
+def test_refused_login_forgets_what_was_sent_ahead() -> None:
     peer = Peer()
     peer.feed(SASL_HEADER + frame(0, Init("PLAIN"), SASL_FRAME) + AMQP_HEADER + frame(0, Open("client")))
     assert not of(peer.connection.sasl_outcome(AUTH), Opened)
@@ -71,7 +71,7 @@ def test_refused_login_forgets_what_was_sent_ahead():
 
 
 @pytest.mark.parametrize("mechanism", ["SCRAM-SHA-256", "plain", "", "X" * 100])
-def test_mechanisms_that_were_not_offered_are_refused(mechanism):
+def test_mechanisms_that_were_not_offered_are_refused(mechanism) -> None:
     peer = Peer()
     peer.feed(SASL_HEADER)
     events = peer.sasl(Init(mechanism))
@@ -79,7 +79,7 @@ def test_mechanisms_that_were_not_offered_are_refused(mechanism):
     assert peer.frames()[-1].fields == [1, None]
 
 
-def test_too_much_sent_ahead_is_refused():
+def test_too_much_sent_ahead_is_refused() -> None:
     peer = Peer()
     peer.feed(SASL_HEADER + frame(0, Init("PLAIN"), SASL_FRAME))
     peer.feed(b"\x00" * AMQP_UNREAD_BYTES)
@@ -99,7 +99,7 @@ def test_too_much_sent_ahead_is_refused():
         b"\x00\x00\x00\x10\x02\x01\x00\x00\x00\x53\x43\xc0\x03\x01\xa0\x00",
     ],
 )
-def test_anything_but_an_init_fails_the_login(data):
+def test_anything_but_an_init_fails_the_login(data) -> None:
     peer = Peer()
     peer.feed(SASL_HEADER)
     events = peer.feed(data)
@@ -108,18 +108,18 @@ def test_anything_but_an_init_fails_the_login(data):
 
 
 @pytest.mark.parametrize("again", [SASL_HEADER, b"AMQP\x00\x00\x09\x01"])
-def test_only_the_amqp_header_follows_a_login(again):
+def test_only_the_amqp_header_follows_a_login(again) -> None:
     peer = Peer().logged_in()
     events = peer.feed(again)
     assert [type(event) for event in events] == [Closed]
 
 
-def test_skipping_the_login_is_anonymous():
+def test_skipping_the_login_is_anonymous() -> None:
     peer = Peer().opened()
     assert peer.connection.mechanism == "ANONYMOUS"
 
 
-def test_an_outcome_out_of_place_does_nothing():
+def test_an_outcome_out_of_place_does_nothing() -> None:
     peer = Peer().opened()
     assert peer.connection.sasl_outcome(OK) == []
     assert peer.read() == []
@@ -138,5 +138,5 @@ def test_an_outcome_out_of_place_does_nothing():
         (b"\0\xff\0pass", None),
     ],
 )
-def test_plain_responses(response, credentials):
+def test_plain_responses(response, credentials) -> None:
     assert plain_credentials(response) == credentials

@@ -69,7 +69,7 @@ def close(peer: Peer) -> None:
 
 
 @pytest.mark.parametrize("story", [login, start, links, traffic, ends, close])
-def test_frames_are_full_lists_that_the_sdk_can_read(story: Callable[[Peer], None]):
+def test_frames_are_full_lists_that_the_sdk_can_read(story: Callable[[Peer], None]) -> None:
     peer = Peer()
     story(peer)
     frames = [one for one in peer.read() if isinstance(one, Frame)]

@@ -23,7 +23,7 @@ TABLES = [(CONNECTION, START, CLOSED), (SESSION, UNMAPPED, ENDED), (LINK, DETACH
 
 
 @pytest.mark.parametrize(("table", "first", "last"), TABLES)
-def test_every_state_can_be_reached_and_left(table, first, last):
+def test_every_state_can_be_reached_and_left(table, first, last) -> None:
     states = {state for state, _ in table} | {after for _, after in table.values()}
     reached = {first}
     for _ in states:
@@ -36,7 +36,7 @@ def test_every_state_can_be_reached_and_left(table, first, last):
 
 
 @pytest.mark.parametrize(("table", "first", "last"), TABLES)
-def test_missing_moves_are_errors(table, first, last):
+def test_missing_moves_are_errors(table, first, last) -> None:
     with pytest.raises(ProtocolError) as caught:
         step(table, last, "nonsense")
     assert caught.value.condition == "amqp:illegal-state"
@@ -45,7 +45,7 @@ def test_missing_moves_are_errors(table, first, last):
 
 
 @pytest.mark.parametrize(("table", "first", "last"), TABLES)
-def test_diagrams_show_every_move(table, first, last):
+def test_diagrams_show_every_move(table, first, last) -> None:
     lines = mermaid(table).splitlines()
     assert lines[0] == "stateDiagram-v2"
     assert len([line for line in lines if "-->" in line]) == len(table)
@@ -53,5 +53,5 @@ def test_diagrams_show_every_move(table, first, last):
     assert all(" " not in name for name in names)
 
 
-def test_there_is_a_diagram_for_each_machine():
+def test_there_is_a_diagram_for_each_machine() -> None:
     assert diagrams() == {"connection": mermaid(CONNECTION), "session": mermaid(SESSION), "link": mermaid(LINK)}

@@ -25,7 +25,7 @@ from polybus.errors import ProtocolError
 from tests.protocol.peer import Peer
 
 
-def test_coordinator_link_is_told_apart():
+def test_coordinator_link_is_told_apart() -> None:
     peer = Peer().opened()
     target = Coordinator(symbol_array(["amqp:local-transactions", "amqp:multi-txns-per-ssn"]))
     [event] = peer.send(Attach("txn", 0, False, Source("x"), target))
@@ -38,11 +38,11 @@ def test_coordinator_link_is_told_apart():
     ("capabilities", "names"),
     [(None, []), (Symbol("a"), ["a"]), (AmqpArray(0xA3, [Symbol("a"), Symbol("b")]), ["a", "b"])],
 )
-def test_multiple_symbols_in_all_forms(capabilities, names):
+def test_multiple_symbols_in_all_forms(capabilities, names) -> None:
     assert symbols(capabilities) == names
 
 
-def test_declare_and_discharge_are_read_from_a_body():
+def test_declare_and_discharge_are_read_from_a_body() -> None:
     value, _ = decode(encode(Declare().described()), 0)
     assert isinstance(transaction_request(value), Declare)
     for fail in (False, True):
@@ -52,7 +52,7 @@ def test_declare_and_discharge_are_read_from_a_body():
         assert (request.txn_id, request.fail) == (b"txn", fail)
 
 
-def test_discharge_without_fail_commits():
+def test_discharge_without_fail_commits() -> None:
     request = transaction_request(Described(ULong(0x32), [b"txn"]))
     assert isinstance(request, Discharge)
     assert request.fail is False
@@ -70,13 +70,13 @@ def test_discharge_without_fail_commits():
         Described(ULong(0x31), "x"),
     ],
 )
-def test_other_bodies_are_invalid(value):
+def test_other_bodies_are_invalid(value) -> None:
     with pytest.raises(ProtocolError) as caught:
         transaction_request(value)
     assert caught.value.condition == "amqp:invalid-field"
 
 
-def test_transfer_in_a_transaction():
+def test_transfer_in_a_transaction() -> None:
     peer = Peer().opened()
     peer.sender(0)
     [event] = peer.send(Transfer(0, 0, b"t", 0, state=TransactionalState(b"txn", None)), payload=b"x")
@@ -86,14 +86,14 @@ def test_transfer_in_a_transaction():
 
 
 @pytest.mark.parametrize("outcome", [None, ACCEPTED, Rejected()])
-def test_transactional_states_round_trip(outcome):
+def test_transactional_states_round_trip(outcome) -> None:
     state = state_from(decode(TransactionalState(b"txn", outcome).encoded(), 0)[0])
     assert isinstance(state, TransactionalState)
     assert state.txn_id == b"txn"
     assert type(state.outcome) is type(outcome)
 
 
-def test_declared_carries_the_id():
+def test_declared_carries_the_id() -> None:
     encoded = Declared(b"0123456789abcdef").encoded()
     assert encoded == b"\x00\x53\x33\xc0\x13\x01\xa0\x100123456789abcdef"
     state = state_from(decode(encoded, 0)[0])
@@ -101,6 +101,6 @@ def test_declared_carries_the_id():
 
 
 @pytest.mark.parametrize("inner", [TransactionalState(b"x", None), Declared(b"x"), Received(0, 0)])
-def test_a_transactional_state_holds_only_outcomes(inner):
+def test_a_transactional_state_holds_only_outcomes(inner) -> None:
     with pytest.raises(ProtocolError):
         state_from(decode(TransactionalState(b"txn", inner).encoded(), 0)[0])

@@ -26,7 +26,7 @@ def receiving(window: int = 2048, credit: int = 100, **fields: int):
     return peer, link
 
 
-def test_a_transfer_becomes_a_delivery():
+def test_a_transfer_becomes_a_delivery() -> None:
     peer = Peer().opened()
     link = peer.sender(0)
     [event] = peer.send(Transfer(0, 5, b"tag", BATCH_FORMAT), payload=b"body")
@@ -48,7 +48,7 @@ def test_a_transfer_becomes_a_delivery():
     ],
 )
 @pytest.mark.parametrize("wide", [False, True])
-def test_integers_of_any_width_and_lists_of_both_sizes(fields, wide):
+def test_integers_of_any_width_and_lists_of_both_sizes(fields, wide) -> None:
     peer = Peer().opened()
     peer.sender(0)
     if wide:
@@ -60,14 +60,14 @@ def test_integers_of_any_width_and_lists_of_both_sizes(fields, wide):
     assert (event.delivery_id, event.tag, event.message_format, event.payload) == (5, b"t", 0, b"body")
 
 
-def test_null_message_format_is_told_apart():
+def test_null_message_format_is_told_apart() -> None:
     peer = Peer().opened()
     peer.sender(0)
     [event] = peer.send(Transfer(0, 5, b"t"))
     assert event.message_format == -1
 
 
-def test_transfer_with_the_fewest_fields():
+def test_transfer_with_the_fewest_fields() -> None:
     peer = Peer().opened()
     peer.sender(0)
     body = b"\x00\x53\x14\xc0\x04\x02\x43\x52\x05"
@@ -76,7 +76,7 @@ def test_transfer_with_the_fewest_fields():
     assert (event.delivery_id, event.tag, event.payload) == (5, b"", b"")
 
 
-def test_frames_of_one_delivery_are_joined():
+def test_frames_of_one_delivery_are_joined() -> None:
     peer = Peer().opened()
     peer.sender(0)
     assert peer.send(Transfer(0, 5, b"t", 7, more=True), payload=b"one ") == []
@@ -85,7 +85,7 @@ def test_frames_of_one_delivery_are_joined():
     assert (event.payload, event.message_format, event.tag) == (b"one two three", 7, b"t")
 
 
-def test_continuation_may_leave_everything_out():
+def test_continuation_may_leave_everything_out() -> None:
     """docs/protocol/amqp.md#settled-on-any-frame."""
     peer = Peer().opened()
     peer.sender(0)
@@ -95,7 +95,7 @@ def test_continuation_may_leave_everything_out():
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_settled_and_state_may_come_on_any_frame(place):
+def test_settled_and_state_may_come_on_any_frame(place) -> None:
     peer = Peer().opened()
     peer.sender(0)
     state = TransactionalState(b"txn", None)
@@ -108,7 +108,7 @@ def test_settled_and_state_may_come_on_any_frame(place):
     assert event[0].state.txn_id == b"txn"
 
 
-def test_deliveries_of_two_links_may_be_interleaved():
+def test_deliveries_of_two_links_may_be_interleaved() -> None:
     peer = Peer().opened()
     peer.sender(0)
     peer.sender(2)
@@ -119,7 +119,7 @@ def test_deliveries_of_two_links_may_be_interleaved():
     assert (first.payload, second.payload) == (b"a1a2", b"b1b2")
 
 
-def test_aborted_delivery_is_dropped():
+def test_aborted_delivery_is_dropped() -> None:
     peer = Peer().opened()
     link = peer.sender(0)
     peer.send(Transfer(0, 5, b"t", 0, more=True), payload=b"half")
@@ -130,7 +130,7 @@ def test_aborted_delivery_is_dropped():
     assert link.unsettled == 1
 
 
-def test_a_delivery_that_begins_before_the_last_ended_detaches_the_link():
+def test_a_delivery_that_begins_before_the_last_ended_detaches_the_link() -> None:
     peer = Peer().opened()
     peer.sender(0)
     peer.send(Transfer(0, 5, b"t", 0, more=True), payload=b"half")
@@ -139,14 +139,14 @@ def test_a_delivery_that_begins_before_the_last_ended_detaches_the_link():
     assert error_of(peer.frames()[-1], 2)[0] == "amqp:invalid-field"
 
 
-def test_a_delivery_without_an_id_detaches_the_link():
+def test_a_delivery_without_an_id_detaches_the_link() -> None:
     peer = Peer().opened()
     peer.sender(0)
     [event] = peer.send(Transfer(0), payload=b"x")
     assert isinstance(event, LinkDetached)
 
 
-def test_an_id_in_use_ends_the_session():
+def test_an_id_in_use_ends_the_session() -> None:
     peer = Peer().opened()
     peer.sender(0)
     peer.send(Transfer(0, 5, b"t", 0), payload=b"x")
@@ -154,7 +154,7 @@ def test_an_id_in_use_ends_the_session():
     assert [type(event) for event in events] == [LinkDetached, SessionEnded]
 
 
-def test_an_id_is_free_again_when_answered():
+def test_an_id_is_free_again_when_answered() -> None:
     peer = Peer().opened()
     link = peer.sender(0)
     peer.send(Transfer(0, 5, b"t", 0), payload=b"x")
@@ -163,7 +163,7 @@ def test_an_id_is_free_again_when_answered():
 
 
 @pytest.mark.parametrize("frames", [1, 3])
-def test_oversized_delivery_is_told_and_thrown_away(frames):
+def test_oversized_delivery_is_told_and_thrown_away(frames) -> None:
     peer = Peer().opened()
     link = peer.sender(0, limit=100)
     for number in range(frames):
@@ -177,7 +177,7 @@ def test_oversized_delivery_is_told_and_thrown_away(frames):
 
 
 @pytest.mark.parametrize(("size", "oversized"), [(99, False), (100, False), (101, True)])
-def test_the_limit_counts_all_frames_together(size, oversized):
+def test_the_limit_counts_all_frames_together(size, oversized) -> None:
     peer = Peer().opened()
     peer.sender(0, limit=100)
     peer.send(Transfer(0, 5, b"t", 0, more=True), payload=b"x" * 50)
@@ -187,7 +187,7 @@ def test_the_limit_counts_all_frames_together(size, oversized):
     assert len(event.payload) == (0 if oversized else size)
 
 
-def test_detach_in_the_middle_of_a_delivery_forgets_it():
+def test_detach_in_the_middle_of_a_delivery_forgets_it() -> None:
     peer = Peer().opened()
     peer.sender(0)
     peer.send(Transfer(0, 5, b"t", 0, more=True), payload=b"half")
@@ -198,7 +198,7 @@ def test_detach_in_the_middle_of_a_delivery_forgets_it():
     assert event.payload == b"new"
 
 
-def test_frames_of_a_delivery_are_bounded():
+def test_frames_of_a_delivery_are_bounded() -> None:
     peer = Peer().opened()
     peer.sender(0)
     one = frame(1, Transfer(0, 5, b"t", 0, more=True))
@@ -209,7 +209,7 @@ def test_frames_of_a_delivery_are_bounded():
     assert error_of(peer.frames("detach")[-1], 2)[0] == "amqp:link:message-size-exceeded"
 
 
-def test_our_transfer_has_all_its_fields():
+def test_our_transfer_has_all_its_fields() -> None:
     peer, link = receiving()
     delivery = link.send(b"0123456789abcdef", b"body", context="mine")
     assert delivery is not None
@@ -220,7 +220,7 @@ def test_our_transfer_has_all_its_fields():
     assert (delivery.delivery_id, delivery.context, delivery.link) == (FIRST, "mine", link)
 
 
-def test_parts_are_sent_as_one_payload():
+def test_parts_are_sent_as_one_payload() -> None:
     peer, link = receiving()
     link.send(b"t", [b"one ", b"two ", b"three"], settled=True)
     [sent] = peer.frames()
@@ -228,7 +228,7 @@ def test_parts_are_sent_as_one_payload():
     assert sent.fields[4] is True
 
 
-def test_delivery_ids_are_consecutive_across_links():
+def test_delivery_ids_are_consecutive_across_links() -> None:
     peer, first = receiving()
     second = peer.receiver(2)
     peer.send(Flow(FIRST, 2048, 0, 2048, 2, 0, 10))
@@ -243,7 +243,7 @@ def test_delivery_ids_are_consecutive_across_links():
 
 @pytest.mark.parametrize("size", [0, 1, 476, 477, 478, 479, 1000, 5000])
 @pytest.mark.parametrize("settled", [False, True])
-def test_large_deliveries_are_split_to_the_peers_frames(size, settled):
+def test_large_deliveries_are_split_to_the_peers_frames(size, settled) -> None:
     peer, link = receiving(max_frame_size=512)
     payload = bytes(number & 0xFF for number in range(size))
     link.send(b"t", payload, settled)
@@ -256,7 +256,7 @@ def test_large_deliveries_are_split_to_the_peers_frames(size, settled):
     assert len(frames) == max(1, -(-size // 477))
 
 
-def test_tags_of_changing_lengths():
+def test_tags_of_changing_lengths() -> None:
     peer, link = receiving()
     tags = [b"", b"a", b"0123456789abcdef", b"x" * 32, b"b"]
     for tag in tags:
@@ -264,7 +264,7 @@ def test_tags_of_changing_lengths():
     assert [one.fields[2] for one in peer.frames()] == tags
 
 
-def test_waiting_deliveries_keep_their_own_tags():
+def test_waiting_deliveries_keep_their_own_tags() -> None:
     peer, link = receiving(window=0)
     tags = [b"a", b"0123456789abcdef", b"b"]
     for tag in tags:
@@ -273,13 +273,13 @@ def test_waiting_deliveries_keep_their_own_tags():
     assert [one.fields[2] for one in peer.frames("transfer")] == tags
 
 
-def test_a_tag_that_is_too_long_is_our_bug():
+def test_a_tag_that_is_too_long_is_our_bug() -> None:
     _, link = receiving()
     with pytest.raises(BugError):
         link.send(b"x" * 33, b"")
 
 
-def test_everything_of_one_turn_leaves_at_once():
+def test_everything_of_one_turn_leaves_at_once() -> None:
     peer, link = receiving()
     for _ in range(5):
         link.send(b"t", b"x")
@@ -287,7 +287,7 @@ def test_everything_of_one_turn_leaves_at_once():
     assert peer.connection.output() == b""
 
 
-def test_end_gives_back_unsent_and_unsettled_deliveries():
+def test_end_gives_back_unsent_and_unsettled_deliveries() -> None:
     peer, link = receiving(window=2)
     for context in "abc":
         link.send(b"t", b"x", context=context)
@@ -298,7 +298,7 @@ def test_end_gives_back_unsent_and_unsettled_deliveries():
     assert of(events, SessionEnded)
 
 
-def test_a_delivery_that_left_in_part_counts_as_unsent():
+def test_a_delivery_that_left_in_part_counts_as_unsent() -> None:
     peer, link = receiving(window=1, max_frame_size=512)
     link.send(b"t", b"x" * 2000, context="half")
     [gone] = of(peer.send(Detach(1, True)), LinkDetached)
@@ -306,7 +306,7 @@ def test_a_delivery_that_left_in_part_counts_as_unsent():
     assert gone.unsettled == []
 
 
-def test_delivery_ids_wrap_around():
+def test_delivery_ids_wrap_around() -> None:
     peer, link = receiving()
     link.session.next_delivery_id = 0xFFFF_FFFF
     for _ in range(2):

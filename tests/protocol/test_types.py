@@ -83,7 +83,7 @@ READ = [
 
 
 @pytest.mark.parametrize(("wire", "value", "kind"), READ)
-def test_every_encoding_is_read(wire, value, kind):
+def test_every_encoding_is_read(wire, value, kind) -> None:
     raw = bytes.fromhex(wire)
     assert decode(raw, 0) == (value, len(raw))
     assert type(decode(raw, 0)[0]) is kind
@@ -132,12 +132,12 @@ WRITTEN = [
 
 
 @pytest.mark.parametrize(("value", "wire"), WRITTEN)
-def test_every_type_is_written_in_its_smallest_form(value, wire):
+def test_every_type_is_written_in_its_smallest_form(value, wire) -> None:
     assert encode(value).hex() == wire
 
 
 @pytest.mark.parametrize(("size", "code"), [(255, 0xA0), (256, 0xB0)])
-def test_long_values_change_their_form(size, code):
+def test_long_values_change_their_form(size, code) -> None:
     for value, offset in ((b"x" * size, 0), ("x" * size, 1), (Symbol("x" * size), 3)):
         raw = encode(value)
         assert raw[0] == code + offset
@@ -145,7 +145,7 @@ def test_long_values_change_their_form(size, code):
 
 
 @pytest.mark.parametrize("count", [0, 1, 253, 254, 255, 256, 1000])
-def test_lists_and_maps_of_any_size(count):
+def test_lists_and_maps_of_any_size(count) -> None:
     items: list[object] = [None] * count
     pairs: dict[object, object] = {UInt(number): True for number in range(count)}
     array = AmqpArray(0x70, [UInt(number) for number in range(count)])
@@ -155,7 +155,7 @@ def test_lists_and_maps_of_any_size(count):
         assert skip(raw, 0) == len(raw)
 
 
-def test_nan_keeps_its_bits():
+def test_nan_keeps_its_bits() -> None:
     for raw in (bytes.fromhex("827ff8000000000001"), bytes.fromhex("82fff8000000000000")):
         value, _ = decode(raw, 0)
         assert isinstance(value, float)
@@ -226,21 +226,21 @@ MALFORMED = [
 
 
 @pytest.mark.parametrize("wire", MALFORMED)
-def test_malformed_values_are_decode_errors(wire):
+def test_malformed_values_are_decode_errors(wire) -> None:
     with pytest.raises(ProtocolError) as caught:
         decode(bytes.fromhex(wire), 0)
     assert caught.value.condition == "amqp:decode-error"
 
 
 @pytest.mark.parametrize("pos", [-1, 1, 2, 1 << 40])
-def test_positions_outside_are_decode_errors(pos):
+def test_positions_outside_are_decode_errors(pos) -> None:
     for read in (decode, skip):
         with pytest.raises(ProtocolError):
             read(b"\x40", pos)
 
 
 @pytest.mark.parametrize("wire", ["", "57", "a0", "a005", "b0000000", "b0ffffffff", "00", "0053", "70000000", "c005"])
-def test_skip_stays_inside(wire):
+def test_skip_stays_inside(wire) -> None:
     with pytest.raises(ProtocolError):
         skip(bytes.fromhex(wire), 0)
 
@@ -252,7 +252,7 @@ def nested(depth: int) -> bytes:
     return raw
 
 
-def test_depth_is_bounded():
+def test_depth_is_bounded() -> None:
     assert decode(nested(AMQP_NESTING), 0)[1] > 0
     with pytest.raises(ProtocolError):
         decode(nested(AMQP_NESTING + 1), 0)
@@ -261,7 +261,7 @@ def test_depth_is_bounded():
 
 
 @pytest.mark.parametrize("code", [0x40, 0x41, 0x42, 0x43, 0x44, 0x45])
-def test_arrays_without_bytes_are_bounded(code):
+def test_arrays_without_bytes_are_bounded(code) -> None:
     raw = bytes((0xF0, 0, 0, 0, 5, 0, 0, 0, AMQP_ZERO_WIDTH_ITEMS, code))
     value, _ = decode(raw, 0)
     assert isinstance(value, AmqpArray)
@@ -296,19 +296,19 @@ def test_arrays_without_bytes_are_bounded(code):
         [[UInt(-1)]],
     ],
 )
-def test_what_does_not_fit_is_our_bug(value):
+def test_what_does_not_fit_is_our_bug(value) -> None:
     with pytest.raises(BugError):
         encode(value)
 
 
-def test_symbols_and_strings_are_the_same_key():
+def test_symbols_and_strings_are_the_same_key() -> None:
     """docs/protocol/amqp.md#symbols."""
     value, _ = decode(encode({Symbol("k"): 1}), 0)
     assert isinstance(value, dict)
     assert value["k"] == 1
 
 
-def test_described_and_arrays_compare_by_content():
+def test_described_and_arrays_compare_by_content() -> None:
     assert Described(ULong(1), [2]) == Described(ULong(1), [2])
     assert Described(ULong(1), [2]) != Described(ULong(1), [3])
     assert Described(ULong(1), None) != 1

@@ -18,7 +18,7 @@ def watchful(small: SmallWorld, **settings: str) -> Entity:
         "q",
         requires_duplicate_detection=True,
         duplicate_detection_history_time_window_ms=WINDOW_MS,
-        **settings,
+        **settings,  # type: ignore[arg-type]
     )
 
 

@@ -67,5 +67,5 @@ def kit(server: ServerProcess, spark: object, tmp_path: object, request: pytest.
     with warnings.catch_warnings():
         # Spark and py4j leave sockets to the garbage collector, and warn about their own old names.
         warnings.simplefilter("ignore")
-        with Kit(server, spark, tmp_path, request.node.name) as made:
+        with Kit(server, spark, tmp_path, request.node.name) as made:  # type: ignore[arg-type]
             yield made

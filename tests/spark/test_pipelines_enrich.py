@@ -51,14 +51,14 @@ def test_a_queue_is_joined_with_a_table_into_a_topic(kit: Kit) -> None:
         "unknownColumns": "properties",
     }
     kit.send(queue, _orders(8))
-    run_pipeline(kit, **fields)
+    run_pipeline(kit, **fields)  # type: ignore[arg-type]
     kit.send(queue, _orders(4, first=8))
-    run_pipeline(kit, **fields)
+    run_pipeline(kit, **fields)  # type: ignore[arg-type]
     commits = kit.folder / "state" / "p" / "stream" / "commits"
     newest = max(int(path.name) for path in commits.iterdir() if path.name.isdigit())
     for path in (commits / str(newest), commits / f".{newest}.crc"):
         path.unlink(missing_ok=True)
-    run_pipeline(kit, **fields)
+    run_pipeline(kit, **fields)  # type: ignore[arg-type]
     rows = kit.read(f"{topic}/Subscriptions/all").collect()
     names = {0: "Ada", 1: "Grace", 2: "Mary"}
     assert sorted((int(row.properties["number"]), row.properties["customer"], row.partition_key) for row in rows) == [
@@ -86,9 +86,9 @@ def test_two_streams_are_joined_within_their_time(kit: Kit) -> None:
 
     kit.send(orders, [ServiceBusMessage(f"order {n}", application_properties={"order": n}) for n in range(4)])
     kit.send(payments, [paid(1)])
-    run_pipeline(kit, **fields)
+    run_pipeline(kit, **fields)  # type: ignore[arg-type]
     kit.send(payments, [paid(3), paid(9)])
-    run_pipeline(kit, **fields)
+    run_pipeline(kit, **fields)  # type: ignore[arg-type]
     rows = kit.read(f"{topic}/Subscriptions/all").collect()
     assert sorted(bytes(row.body).decode() for row in rows) == ["order 1 paid by card 1", "order 3 paid by card 3"]
 
@@ -98,7 +98,7 @@ def test_a_query_that_cannot_be_is_told_before_anything_is_read(kit: Kit) -> Non
     fields = {"kind": "enrich", "from": queue, "to": target}
     kit.send(queue, _orders(1))
     with pytest.raises(PipelineFailed, match="nowhere"):
-        run_pipeline(kit, **fields, sql="select messages.body from messages join nowhere")
+        run_pipeline(kit, **fields, sql="select messages.body from messages join nowhere")  # type: ignore[arg-type]
     with pytest.raises(PipelineFailed, match="gives no stream"):
-        run_pipeline(kit, **fields, sql="select 'x' as body where 'messages' = ''")
+        run_pipeline(kit, **fields, sql="select 'x' as body where 'messages' = ''")  # type: ignore[arg-type]
     assert kit.spark.catalog.listTables() == []

@@ -58,7 +58,7 @@ def test_letters_go_back_to_their_origin_repaired_with_everything_else_as_it_was
     ran = run_pipeline(
         kit,
         kind="redrive",
-        **{"from": queue + DEAD},
+        **{"from": queue + DEAD},  # type: ignore[arg-type]
         mode="resubmit",
         where="cast(properties['n'] as int) < 6",
         set={
@@ -95,7 +95,7 @@ def test_letters_of_a_subscription_go_back_to_it_alone(kit: Kit) -> None:
             sender.send_messages(message)
     dead_letter(kit, topic, 3, subscription="one")
     origin = f"{topic}/Subscriptions/one"
-    ran = run_pipeline(kit, kind="redrive", **{"from": origin + DEAD}, mode="resubmit")
+    ran = run_pipeline(kit, kind="redrive", **{"from": origin + DEAD}, mode="resubmit")  # type: ignore[arg-type]
     assert figures(ran)["moved"] == 3
     with kit.sdk.get_subscription_receiver(topic, "one") as receiver:
         found: list[str] = []
@@ -125,7 +125,7 @@ def test_a_query_sends_letters_to_other_places_and_locked_ones_stay(kit: Kit) ->
         receiver.abandon_message(held[0])
     locked = 1 if number > 1 else 0
     assert figures(ran) == {"letters": 6, "chosen": 4, "moved": 4 - locked, **({"locked": 1} if locked else {})}
-    run_pipeline(kit, **fields)
+    run_pipeline(kit, **fields)  # type: ignore[arg-type]
     assert sorted(text(each) for each in kit.drain(other, 3)) == ["BODY 2", "BODY 3", "BODY 4"]
     assert [text(each) for each in kit.drain(third, 1)] == ["BODY 5"]
     assert kit.read(queue + DEAD).count() == 2
@@ -143,7 +143,7 @@ def test_letters_that_were_forwarded_go_back_to_where_they_died(kit: Kit) -> Non
             held += receiver.receive_messages(max_message_count=4 - len(held), max_wait_time=10)
         for message in held:
             receiver.abandon_message(message)
-    ran = run_pipeline(kit, kind="redrive", **{"from": graves}, mode="resubmit")
+    ran = run_pipeline(kit, kind="redrive", **{"from": graves}, mode="resubmit")  # type: ignore[arg-type]
     # What was sent there and has never died is no dead letter.
     assert figures(ran) == {"letters": 3, "chosen": 3, "moved": 3}
     assert sorted(text(each) for each in kit.drain(queue, 3)) == ["body 0", "body 1", "body 2"]
@@ -156,7 +156,7 @@ def test_a_query_that_gives_a_letter_twice_moves_nothing(kit: Kit) -> None:
     dead_letter(kit, queue, 2)
     sql = "select sequence_number from letters union all select sequence_number from letters"
     with pytest.raises(PipelineFailed, match="2 letters more than once"):
-        run_pipeline(kit, kind="redrive", **{"from": queue + DEAD}, mode="resubmit", sql=sql)
+        run_pipeline(kit, kind="redrive", **{"from": queue + DEAD}, mode="resubmit", sql=sql)  # type: ignore[arg-type]
     assert kit.read(queue + DEAD).count() == 2
 
 
@@ -175,7 +175,7 @@ def test_a_run_that_is_killed_in_the_middle_and_repeated_loses_and_doubles_nothi
     _killed_when_the_first_arrive(kit, file, target)
     left = kit.read(queue + DEAD).count()
     assert 0 < left < 200
-    run_pipeline(kit, **fields, set={"body": "concat('again ', body)"})
+    run_pipeline(kit, **fields, set={"body": "concat('again ', body)"})  # type: ignore[arg-type]
     assert sorted(text(each) for each in kit.drain(target, 200)) == sorted(f"again message {n}" for n in range(200))
     assert kit.read(target).count() == 0
     assert kit.read(queue + DEAD).count() == 0

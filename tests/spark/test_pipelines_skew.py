@@ -9,7 +9,7 @@ from tests.spark.redrive_kit import run_pipeline
 def _fill(kit: Kit, queue: str, hot: int, rest: int, keyless: int) -> None:
     rows = [("x" * 100, "hot key")] * hot
     rows += [("x" * 10, f"key {number}") for number in range(rest)]
-    rows += [("x" * 10, None)] * keyless
+    rows += [("x" * 10, None)] * keyless  # type: ignore[list-item]
     frame = kit.spark.createDataFrame(rows, "body string, partition_key string")
     kit.write(frame.coalesce(1), queue)
 
@@ -18,11 +18,11 @@ def test_keys_partitions_and_other_numbers_of_partitions(kit: Kit) -> None:
     queue = kit.queue()
     fields = {"kind": "skew", "from": queue, "to": "out", "partitions": [1, 4, 64]}
     _fill(kit, queue, hot=120, rest=200, keyless=32)
-    first = run_pipeline(kit, **fields)
+    first = run_pipeline(kit, **fields)  # type: ignore[arg-type]
     assert first.metrics.get("polybus_pipeline_rows_total", pipeline="p") == 352
     _fill(kit, queue, hot=30, rest=0, keyless=0)
     kit.drain(queue, 382)
-    ran = run_pipeline(kit, **fields)
+    ran = run_pipeline(kit, **fields)  # type: ignore[arg-type]
     counts = kit.spark.read.parquet(str(kit.folder / "out" / "counts"))
     # What receivers have taken in the meantime is counted all the same, and nothing twice.
     keys = {row[0]: (row[1], row[2]) for row in counts.groupBy("key").sum("messages", "bytes").collect()}
@@ -57,10 +57,10 @@ def test_a_batch_that_is_repeated_counts_once(kit: Kit) -> None:
     queue = kit.queue()
     fields = {"kind": "skew", "from": queue, "to": "out", "bytes": False}
     _fill(kit, queue, hot=40, rest=10, keyless=0)
-    run_pipeline(kit, **fields)
+    run_pipeline(kit, **fields)  # type: ignore[arg-type]
     commits = kit.folder / "state" / "p" / "stream" / "commits"
     for path in commits.iterdir():
         path.unlink()
-    run_pipeline(kit, **fields)
+    run_pipeline(kit, **fields)  # type: ignore[arg-type]
     counts = kit.spark.read.parquet(str(kit.folder / "out" / "counts"))
     assert counts.selectExpr("sum(messages)", "sum(bytes)").collect()[0][:] == (50, 0)

@@ -162,7 +162,7 @@ def test_c5_whoever_waits_for_a_session_looks_again_when_the_stores_can_be_read(
     queue = core.queue("q", PARTITIONS, requires_session=True)
     for index in range(PARTITIONS):
         core.sent("q", "a", session_id=core.key_for("q", index))
-    stores = core.world.bus.stores
+    stores = core.world.bus.stores  # type: ignore[union-attr]
     drivers = [store.driver for store in stores]
     for store in stores:
         store.driver = None

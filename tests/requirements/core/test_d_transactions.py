@@ -215,7 +215,7 @@ def test_d2_a_refused_send_does_not_decide_the_key(core: CoreBus) -> None:
     transaction = core.transaction()
     for second in ({}, {"partition_key": "b"}):
         with pytest.raises(InvalidOperation):
-            transaction.send(queue, [build(b"1", partition_key="a"), build(b"2", **second)])
+            transaction.send(queue, [build(b"1", partition_key="a"), build(b"2", **second)])  # type: ignore[arg-type]
     core.join(transaction, "q", "kept", partition_key="b")
     with pytest.raises(InvalidOperation):
         core.join(transaction, "q", partition_key="a")

@@ -62,7 +62,7 @@ def test_e2_a_key_chooses_the_partition_at_the_destination(core: CoreBus) -> Non
             core.sent("here", key, **{field: key})
     core.run(5)
     for message, number in core.peeked("there"):
-        key = message.session_id or message.partition_key
+        key = message.session_id or message.partition_key  # type: ignore[assignment]
         assert key is not None
         assert number >> 48 == core.partition("there", key).index
 
@@ -151,7 +151,7 @@ def test_e1_what_was_there_before_forwarding_was_turned_on_is_moved_as_well(
     core.complete(locked[0])
     core.defer(locked[1])
     if place == "q":
-        core.do(core.namespace.management.update(replace(queue.description, forward_to="there")))
+        core.do(core.namespace.management.update(replace(queue.description, forward_to="there")))  # type: ignore[arg-type]
     else:
         described = replace(topic.subscription("s").description, forward_to="there")
         core.do(core.namespace.management.update_subscription(described))
@@ -169,7 +169,7 @@ def test_e1_what_was_there_before_is_moved_also_when_a_restart_comes_between(cor
     core.sent("here", "free")
     core.sent("here", "locked")
     core.take("here", 2)
-    core.do(core.namespace.management.update(replace(queue.description, forward_to="there")))
+    core.do(core.namespace.management.update(replace(queue.description, forward_to="there")))  # type: ignore[arg-type]
     core.restart()
     core.run(3)
     assert core.bodies("there") == ["free", "locked"]

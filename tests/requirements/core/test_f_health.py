@@ -143,7 +143,7 @@ def test_f3_with_an_unhealthy_partition_the_entity_is_limited(core: CoreBus) -> 
         core.sent("q", str(number))
     assert entity.availability is EntityAvailability.AVAILABLE
     core.lose(3)
-    assert entity.availability is EntityAvailability.LIMITED
+    assert entity.availability is EntityAvailability.LIMITED  # type: ignore[comparison-overlap]
     assert len(entity.missing_partitions()) == 4
     assert entity.counts().active == 12
     core.heal()

@@ -18,7 +18,7 @@ def restarted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 
     def get(how: str) -> Restart:
         if how not in results:
-            specs = [item.callspec.params for item in request.session.items if "how" in _params(item)]
+            specs = [item.callspec.params for item in request.session.items if "how" in _params(item)]  # type: ignore[attr-defined]
             selected = [(each["restarted_one"], each["kind"]) for each in specs if each["how"] == how]
             selected = [(behaviour, kind) for behaviour, kind in selected if not behaviour.missing]
             results[how] = Restart(tmp_path_factory.mktemp(how), how, selected)

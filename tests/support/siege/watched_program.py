@@ -50,6 +50,6 @@ def _report(number: int, frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.Handle._run = _timed  # type: ignore[attr-defined]
+    asyncio.Handle._run = _timed  # type: ignore[assignment, attr-defined, method-assign]
     signal.signal(signal.SIGUSR1, _report)
     runpy.run_module("polybus", run_name="__main__", alter_sys=True)

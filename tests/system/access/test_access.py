@@ -44,7 +44,7 @@ def short_lived() -> Case:
 @pytest.mark.parametrize("does", ["send", "listen"])
 def test_a_link_does_not_outlive_its_token(server: ServerProcess, protocol: str, does: str) -> None:
     stream, listener = STREAMS[protocol]
-    client = AmqpClient(stream(server.addresses[listener]))
+    client = AmqpClient(stream(server.addresses[listener]))  # type: ignore[arg-type]
     come_in(client, short_lived())
     if does == "send":
         client.send(client.sender("a/b"))
@@ -70,7 +70,7 @@ def test_a_link_that_comes_before_its_token_is_refused_and_the_token_still_count
     server: ServerProcess, protocol: str
 ) -> None:
     stream, listener = STREAMS[protocol]
-    client = AmqpClient(stream(server.addresses[listener]))
+    client = AmqpClient(stream(server.addresses[listener]))  # type: ignore[arg-type]
     come_in(client, Case(None, False))
     for _ in range(2):
         with pytest.raises(Refused):

@@ -115,7 +115,7 @@ class Server:
 
         def cut() -> None:
             for connection in list(self.gateway.connections)[besides:]:
-                connection.transport.abort()
+                connection.transport.abort()  # type: ignore[attr-defined]
 
         self.do(cut)
 
@@ -128,6 +128,6 @@ class Server:
     async def _stop(self) -> None:
         self._server.close()
         for connection in list(self.gateway.connections):
-            connection.transport.abort()
+            connection.transport.abort()  # type: ignore[attr-defined]
         await self._server.wait_closed()
         await self._settled(spawn(self.bus.stop()))

@@ -128,7 +128,7 @@ class Server:
         **options: Any,
     ) -> None:
         self.certificates: CertificateFiles = ensure_certificates(folder, datetime.datetime.now(datetime.UTC))
-        self.clock = clock or MovableClock()
+        self.clock: Any = clock or MovableClock()
         self.tier = tier
         self.disks = disks or [Disk(FailingStore(MemoryStore())) for _ in range(4)]
         self.catalogue = catalogue or Disk()
@@ -281,7 +281,7 @@ class Server:
         disk.store.faults.heal()
         self.do(self.bus.stores[number].open)
         hosts = self.bus.stores[number].tenants
-        self.wait_until(lambda: all(tenant.broker is not None for tenant in hosts.values()))
+        self.wait_until(lambda: all(tenant.broker is not None for tenant in hosts.values()))  # type: ignore[attr-defined]
 
 
 async def _close(server: uvicorn.Server) -> None:

@@ -134,10 +134,10 @@ def test_json_lines_tell_the_same_as_arrow(http: httpx.Client, plain: str) -> No
     send(http, plain, "a", "b", "\u20ac")
     url = f"/$polybus/entities/{plain}/range"
     query = {"partition": 0, "columns": "position,message_id,body,enqueued_time"}
-    rows, end = read_lines(http.get(url, params={**query, "format": "json"}))
-    by_header = read_lines(http.get(url, params=query, headers={"Accept": "application/x-ndjson, application/json"}))
+    rows, end = read_lines(http.get(url, params={**query, "format": "json"}))  # type: ignore[dict-item]
+    by_header = read_lines(http.get(url, params=query, headers={"Accept": "application/x-ndjson, application/json"}))  # type: ignore[arg-type]
     assert by_header == (rows, end)
-    arrow_rows, arrow_end = read_arrow(http.get(url, params=query, headers={"Accept": ARROW}))
+    arrow_rows, arrow_end = read_arrow(http.get(url, params=query, headers={"Accept": ARROW}))  # type: ignore[arg-type]
     assert end == arrow_end
     for row in rows:
         row["enqueued_time"] = datetime.datetime.fromisoformat(row["enqueued_time"])

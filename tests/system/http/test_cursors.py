@@ -322,7 +322,7 @@ def test_cursors_hold_over_a_restart(certificates: Path, tmp_path: Path, kind: s
     """Also against a receiver that deletes as soon as the partition is there."""
     disks = [RocksDisk(tmp_path / f"{n}") for n in range(4)] if kind == "rocksdb" else None
     catalogue: Disk | None = RocksDisk(tmp_path / "catalogue") if kind == "rocksdb" else None
-    server = Server(certificates, disks=disks, catalogue=catalogue).start()
+    server = Server(certificates, disks=disks, catalogue=catalogue).start()  # type: ignore[arg-type]
     create(server, "q", enable_partitioning=True)
     with server.client() as http:
         bulk = Bulk(http, "q")

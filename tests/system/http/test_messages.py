@@ -120,10 +120,10 @@ def test_custom_properties_keep_type_and_case(http: httpx.Client, queue: str) ->
         "Bare": "bare words",
         "Digits": '"42"',
     }
-    http.post(f"/{queue}/messages", content=b"x", headers=list(given.items()))
+    http.post(f"/{queue}/messages", content=b"x", headers=list(given.items()))  # type: ignore[arg-type]
     got = http.delete(f"/{queue}/messages/head?timeout=0")
     raw = {name.decode(): value for name, value in got.headers.raw}
-    expected = {name: value if isinstance(value, bytes) else value.encode() for name, value in given.items()}
+    expected = {name: value if isinstance(value, bytes) else value.encode() for name, value in given.items()}  # type: ignore[attr-defined]
     expected["Bare"] = b'"bare words"'
     assert {name: raw[name] for name in given} == expected
 

@@ -113,7 +113,7 @@ def test_rows_go_where_their_keys_say(server: Server) -> None:
         bulk = Bulk(http, "q")
         keyed = [{"body": b"x", "partition_key": f"k{number}"} for number in range(100)]
         staged = bulk.stage(keyed)
-        wanted = {partition_for(row["partition_key"], 16) for row in keyed}
+        wanted = {partition_for(row["partition_key"], 16) for row in keyed}  # type: ignore[arg-type]
         assert staged["partitions"] == sorted(wanted)
         bulk.publish("p", "a", 1, [staged])
         for row in bulk.everything():

@@ -38,7 +38,7 @@ def same(one: object, other: object) -> bool:
 @example(AmqpArray(0xC1, [{Symbol("k"): 1}, {}]))
 @example(AmqpArray(0xA1, ["a", "b"], Symbol("d")))
 @example(AmqpArray(0x42, [False, False]))
-def test_values_come_back_as_they_went(value):
+def test_values_come_back_as_they_went(value) -> None:
     raw = encode(value)
     back, end = decode(raw, 0)
     assert end == len(raw)
@@ -48,7 +48,7 @@ def test_values_come_back_as_they_went(value):
 
 @settings(deadline=None)
 @given(VALUES, st.binary(max_size=5), st.binary(max_size=5))
-def test_values_are_found_among_other_bytes(value, before, after):
+def test_values_are_found_among_other_bytes(value, before, after) -> None:
     out = bytearray(before)
     encode_into(out, value)
     end = len(out)
@@ -61,7 +61,7 @@ def test_values_are_found_among_other_bytes(value, before, after):
 
 @settings(deadline=None)
 @given(VALUES, st.data())
-def test_cut_values_are_errors(value, data):
+def test_cut_values_are_errors(value, data) -> None:
     raw = encode(value)
     end = data.draw(st.integers(min_value=0, max_value=len(raw) - 1))
     for read in (decode, skip):
@@ -74,7 +74,7 @@ def test_cut_values_are_errors(value, data):
 
 
 @pytest.mark.parametrize("number", [0, 1, -1, 127, 128, (1 << 63) - 1, -(1 << 63)])
-def test_long8_is_always_wide(number):
+def test_long8_is_always_wide(number) -> None:
     raw = encode(long8(number))
     assert (raw[0], len(raw)) == (0x81, 9)
     assert decode(raw, 0) == (number, 9)

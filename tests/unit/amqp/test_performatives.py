@@ -39,7 +39,7 @@ FULL = [
 
 
 @pytest.mark.parametrize(("performative", "kind", "count"), FULL)
-def test_full_performatives_come_back(performative, kind, count):
+def test_full_performatives_come_back(performative, kind, count) -> None:
     fields = performative.fields()
     assert len(fields) == count
     wire, _ = decode(encode(fields), 0)
@@ -48,7 +48,7 @@ def test_full_performatives_come_back(performative, kind, count):
     assert back.code() == performative.code()
 
 
-def test_defaults_of_fields_that_are_left_out():
+def test_defaults_of_fields_that_are_left_out() -> None:
     opened = Open.from_fields([])
     assert (opened.container_id, opened.max_frame_size, opened.channel_max) == ("", 0xFFFF_FFFF, 0xFFFF)
     assert opened.idle_time_out is None
@@ -91,24 +91,24 @@ def test_defaults_of_fields_that_are_left_out():
         ("sasl-outcome", 0x44),
     ],
 )
-def test_symbolic_descriptors(name, code):
+def test_symbolic_descriptors(name, code) -> None:
     assert descriptor_code(Symbol(f"amqp:{name}:list")) == code
     assert descriptor_code(ULong(code)) == code
 
 
 @pytest.mark.parametrize("descriptor", [None, UByte(0x24), 5, Symbol("amqp:unknown:list"), b"amqp:open:list"])
-def test_unknown_descriptors(descriptor):
+def test_unknown_descriptors(descriptor) -> None:
     assert descriptor_code(descriptor) == -1
 
 
-def test_received_keeps_its_place():
+def test_received_keeps_its_place() -> None:
     state = state_from(decode(Received(3, 1 << 40).encoded(), 0)[0])
     assert isinstance(state, Received)
     assert (state.section_number, state.section_offset) == (3, 1 << 40)
 
 
 @pytest.mark.parametrize("value", [True, "1", -1, 1 << 32, 1.5, b"1"])
-def test_numbers_must_be_numbers_in_range(value):
+def test_numbers_must_be_numbers_in_range(value) -> None:
     with pytest.raises(ProtocolError) as caught:
         Flow.from_fields([None, value, UInt(0), UInt(0)])
     assert caught.value.condition == "amqp:invalid-field"

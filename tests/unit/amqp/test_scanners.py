@@ -68,7 +68,7 @@ def wide(fields: list[object]) -> bytes:
     st.booleans(),
     st.binary(max_size=50),
 )
-def test_transfers(handle, delivery_id, tag, message_format, flags, raw_state, large, payload):
+def test_transfers(handle, delivery_id, tag, message_format, flags, raw_state, large, payload) -> None:
     fields = [handle, delivery_id, tag, message_format, *flags]
     if len(flags) == 2:
         fields += [None, state(raw_state), None, True]
@@ -87,7 +87,7 @@ def test_transfers(handle, delivery_id, tag, message_format, flags, raw_state, l
 
 @settings(deadline=None)
 @given(st.booleans(), WIDTHS, st.one_of(st.none(), WIDTHS), FLAG, STATE, st.booleans())
-def test_dispositions(role, first, last, settled, raw_state, large):
+def test_dispositions(role, first, last, settled, raw_state, large) -> None:
     fields = [role, first, last, settled, state(raw_state)]
     raw = wide(fields) if large else encode(fields)
     expected = Disposition.from_fields(list(fields))
@@ -101,7 +101,7 @@ def test_dispositions(role, first, last, settled, raw_state, large):
 
 @settings(deadline=None)
 @given(st.lists(st.one_of(WIDTHS, FLAG, st.text(max_size=5), st.just(AmqpArray(0x51, [Byte(1)]))), max_size=12))
-def test_fields(fields):
+def test_fields(fields) -> None:
     for raw in (encode(fields), wide(fields)):
         assert frame_fields(raw, 0, len(raw)) == fields
 
@@ -111,7 +111,7 @@ def test_fields(fields):
     st.binary(min_size=1, max_size=60).map(lambda raw: b"\xc0" + raw),
     st.integers(min_value=0, max_value=61),
 )
-def test_scanners_raise_nothing_but_protocol_errors(raw, end):
+def test_scanners_raise_nothing_but_protocol_errors(raw, end) -> None:
     """The bytes behind `end` are another frame's and must not be read as fields."""
     for scan in (scan_transfer, scan_disposition, list_bounds):
         try:
@@ -127,7 +127,7 @@ def read_transfer(raw: bytes) -> TransferTail:
 
 
 @pytest.mark.parametrize("cut", range(1, 20))
-def test_a_transfer_cut_anywhere_is_an_error(cut):
+def test_a_transfer_cut_anywhere_is_an_error(cut) -> None:
     raw = encode([UInt(1), UInt(70_000), b"tag", UInt(0), False])
     with pytest.raises(ProtocolError):
         read_transfer(raw[:-cut])
@@ -143,7 +143,7 @@ def test_a_transfer_cut_anywhere_is_an_error(cut):
     st.booleans(),
     st.binary(max_size=20),
 )
-def test_quick_transfers_are_what_the_encoder_means(channel, handle, delivery_id, tag, settled, more, payload):
+def test_quick_transfers_are_what_the_encoder_means(channel, handle, delivery_id, tag, settled, more, payload) -> None:
     head = transfer_head(
         34 + len(tag) + len(payload),
         transfer_prefix(channel, handle, len(tag)),
@@ -164,7 +164,7 @@ def test_quick_transfers_are_what_the_encoder_means(channel, handle, delivery_id
 
 @settings(deadline=None)
 @given(st.integers(min_value=0, max_value=0xFFFF), st.booleans(), NUMBER, NUMBER, st.text(max_size=400))
-def test_quick_dispositions_are_what_the_encoder_means(channel, role, first, last, text):
+def test_quick_dispositions_are_what_the_encoder_means(channel, role, first, last, text) -> None:
     outcome = Rejected(AmqpError("amqp:not-allowed", text))
     written = disposition(channel, role, first, last, outcome.encoded())
     assert int.from_bytes(written[:4], "big") == len(written)
@@ -174,13 +174,13 @@ def test_quick_dispositions_are_what_the_encoder_means(channel, role, first, las
     assert written[4:8] == general[4:8]
 
 
-def test_flow_round_trip():
+def test_flow_round_trip() -> None:
     flow = Flow(1, 2, 3, 4, 5, 6, 7, 8, True, True)
     raw = frame(0, flow)
     back = Flow.from_fields(frame_fields(raw, 11, len(raw)))
     assert vars(back) == vars(flow) if hasattr(back, "__dict__") else back.fields() == flow.fields()
 
 
-def test_states_from_symbolic_descriptors():
+def test_states_from_symbolic_descriptors() -> None:
     raw = b"\x00\xa3\x12amqp:accepted:list\x45"
     assert state_from(decode(raw, 0)[0]).code() == 0x24

@@ -24,12 +24,12 @@ from tests.protocol.peer import parse_frame
         (0, 0x8000_0000, -0x8000_0000),
     ],
 )
-def test_distance(first, last, distance):
+def test_distance(first, last, distance) -> None:
     assert serial_distance(first, last) == distance
 
 
 @given(st.lists(st.tuples(st.integers(min_value=0, max_value=6), st.booleans()), max_size=40))
-def test_ranges_say_exactly_what_was_settled(settled):
+def test_ranges_say_exactly_what_was_settled(settled) -> None:
     out: list[bytes] = []
     settlements = Settlements(out, 3, True)
     expected = []
@@ -45,7 +45,7 @@ def test_ranges_say_exactly_what_was_settled(settled):
     assert said == expected
 
 
-def test_ranges_do_not_cross_the_wrap():
+def test_ranges_do_not_cross_the_wrap() -> None:
     out: list[bytes] = []
     settlements = Settlements(out, 0, False)
     settlements.add(0xFFFF_FFFF, ACCEPTED_BYTES)
@@ -55,7 +55,7 @@ def test_ranges_do_not_cross_the_wrap():
     assert len(out) == 2
 
 
-def test_inbox_hands_out_what_is_whole():
+def test_inbox_hands_out_what_is_whole() -> None:
     inbox = Inbox()
     assert inbox.join(b"abc") == b"abc"
     inbox.keep(b"c", 3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.gateway.amqp_kit import (
+from tests.unit.gateway.amqp_kit import (  # type: ignore[attr-defined]
     Client,
     Frame,
     ManagementPair,

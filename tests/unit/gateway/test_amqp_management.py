@@ -108,7 +108,7 @@ class TestEnvelope:
         assert (reply.status, reply.condition) == (501, "amqp:not-implemented")
 
     def test_the_tracking_id_is_echoed(self, management: ManagementPair) -> None:
-        reply = management.ask("x", {}, **{"com.microsoft:tracking-id": "track me"})
+        reply = management.ask("x", {}, **{"com.microsoft:tracking-id": "track me"})  # type: ignore[arg-type]
         assert reply.application["com.microsoft:tracking-id"] == "track me"
 
     def test_a_body_that_is_no_map(self, management: ManagementPair) -> None:

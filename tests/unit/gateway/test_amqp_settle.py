@@ -117,7 +117,7 @@ def test_a_range_is_settled_and_answered_as_one(client: Client, name: str) -> No
 def test_abandoning_changes_properties_and_counts(client: Client, name: str) -> None:
     (got,) = received(client, name, application={"old": 1, "gone": 2})
     changes = {Symbol("new"): "n", Symbol("old"): 5, Symbol("gone"): None}
-    client.dispose(got.id, Modified(message_annotations=changes), settled=True)
+    client.dispose(got.id, Modified(message_annotations=changes), settled=True)  # type: ignore[arg-type]
     (again,) = client.deliveries()
     assert again.delivery_count == 1
     assert again.message.application_properties() == {"old": 5, "new": "n"}

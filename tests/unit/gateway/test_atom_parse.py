@@ -98,8 +98,8 @@ def test_dotnet_sends_indented_lines_and_a_default_rule() -> None:
         "  </DefaultRuleDescription>\r\n  <SkippedUpdate>false</SkippedUpdate>\r\n</SubscriptionDescription>\r\n"
     )
     sent = parse_subscription(body, "t", "s")
-    assert sent.description.requires_session
-    assert sent.description.forward_to is None
+    assert sent.description.requires_session  # type: ignore[union-attr]
+    assert sent.description.forward_to is None  # type: ignore[union-attr]
     assert sent.default_rule == RuleDescription(name="mine", filter=SqlFilterDescription(expression="a = 1"))
     assert "ForwardTo" not in sent.given
 

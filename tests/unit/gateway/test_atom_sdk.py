@@ -117,12 +117,12 @@ class Namespace(HttpTransport):
         if not update and old is not None:
             raise EntityAlreadyExists("Conflict.")
         if update:
-            one = admit_update(old, sent.description, self.tier, NOW_MS, self.keys.__next__, sent.given)
+            one = admit_update(old, sent.description, self.tier, NOW_MS, self.keys.__next__, sent.given)  # type: ignore[type-var]
         else:
-            one = admit_create(sent.description, self.tier, NOW_MS, self.keys.__next__)
+            one = admit_create(sent.description, self.tier, NOW_MS, self.keys.__next__)  # type: ignore[type-var]
         self.entities[fold(path)] = one
         moment = Moment.UPDATED if update else Moment.CREATED
-        return 200 if update else 201, atom.ENTRY_TYPE, atom.entity_entry(one, self.info, context, moment)
+        return 200 if update else 201, atom.ENTRY_TYPE, atom.entity_entry(one, self.info, context, moment)  # type: ignore[arg-type]
 
     def get_entity(self, target, context, page, body, update):
         one = self.entities.get(fold(target.address.entity))
@@ -156,7 +156,7 @@ class Namespace(HttpTransport):
         if update:
             one = admit_update(self.subscriptions[key], sent.description, self.tier, NOW_MS, str, sent.given)
         else:
-            one = admit_create(sent.description, self.tier, NOW_MS, str)
+            one = admit_create(sent.description, self.tier, NOW_MS, str)  # type: ignore[type-var]
             rule = sent.default_rule or replace(DEFAULT_RULE, created_at_ms=NOW_MS)
             self.rules[key] = {fold(rule.name): rule}
         self.subscriptions[key] = one

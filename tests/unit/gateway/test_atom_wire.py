@@ -403,7 +403,7 @@ moments = st.sampled_from(list(Moment))
 @given(kit.queues | kit.topics, moments)
 def test_entities_come_back_from_their_documents(one, moment: Moment) -> None:
     sent = atom.parse_entity(atom.entity_entry(one, INFO, CONTEXT, moment), one.path)
-    read = replace(sent.description, max_message_size_in_kilobytes=None)
+    read = replace(sent.description, max_message_size_in_kilobytes=None)  # type: ignore[arg-type]
     if isinstance(one, QueueDescription):
         one = _absolute(one)
     assert read == one
@@ -423,7 +423,7 @@ def _absolute(one):
 
     for target in (one.forward_to, one.forward_dead_lettered_messages_to):
         if target is not None:
-            assert parse_forward_target(whole(target)) == parse_forward_target(target)
+            assert parse_forward_target(whole(target)) == parse_forward_target(target)  # type: ignore[arg-type]
     return replace(
         one,
         forward_to=whole(one.forward_to),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -35,15 +36,15 @@ TWO_PARTITIONS = Tier(TierName.PREMIUM, premium_partitions=2)
 DAY_MS = 86_400_000
 
 
-def queue(**values: object) -> QueueDescription:
+def queue(**values: Any) -> QueueDescription:
     return QueueDescription(**{"path": "q", **values})
 
 
-def topic(**values: object) -> TopicDescription:
+def topic(**values: Any) -> TopicDescription:
     return TopicDescription(**{"path": "t", **values})
 
 
-def subscription(**values: object) -> SubscriptionDescription:
+def subscription(**values: Any) -> SubscriptionDescription:
     return SubscriptionDescription(**{"topic": "t", "name": "s", **values})
 
 

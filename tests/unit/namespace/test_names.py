@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Final
 from urllib.parse import quote
 
 import pytest
@@ -22,8 +23,8 @@ from polybus.namespace.entities.names import (
 )
 from tests.unit.namespace import description_kit as kit
 
-DEAD = "dead-letter"
-TRANSFER = "transfer-dead-letter"
+DEAD: Final = "dead-letter"
+TRANSFER: Final = "transfer-dead-letter"
 
 BAD_PATHS = [
     "", "/", "a/", "/a", "a//b", ".", "..", "...", "a/..", "../a", "a/./b", "a b", "a\tb", "a\nb", "a\x00b", "\x7f",

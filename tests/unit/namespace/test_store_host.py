@@ -77,7 +77,7 @@ class Scene:
         self.memory = MemoryStore()
         self.drivers: list[HandDriver] = []
         self.replies: list[Reply] = []
-        self.host = StoreHost("memory:", self.loop, self.open)
+        self.host = StoreHost("memory:", self.loop, self.open)  # type: ignore[arg-type]
         self.host.open()
 
     def open(self) -> Promise[HandDriver]:

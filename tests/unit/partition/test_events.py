@@ -1,9 +1,11 @@
+from typing import Any
+
 from polybus.partition import events
 from tests.unit.partition.kit import LOCK_MS, main, queue, topic
 from tests.unit.partition.solo import Solo
 
 
-def telling(**own: object) -> Solo:
+def telling(**own: Any) -> Solo:
     solo = queue(**own)
     solo.settings.events = True
     return solo

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from polybus.errors import EntityNotFound, QuotaExceeded
@@ -13,7 +15,7 @@ from tests.unit.partition.kit import add_rule, body_of, main, queue, topic
 from tests.unit.partition.solo import Solo
 
 
-def pair(**own: object) -> tuple[Solo, Solo]:
+def pair(**own: Any) -> tuple[Solo, Solo]:
     """A queue that forwards, and the queue to which it does."""
     source = queue(forward_to="target", **own)
     target = Solo(EntitySettings("target", 1, False), index=2, entity_id=9)

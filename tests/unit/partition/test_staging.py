@@ -206,10 +206,10 @@ KINDS_OF_MESSAGE = {
 @pytest.mark.parametrize("kind", KINDS_OF_MESSAGE)
 @pytest.mark.parametrize("log_ttl_ms", [None, 9_000])
 def test_published_messages_are_stored_as_if_they_were_sent(kind: str, log_ttl_ms: int | None) -> None:
-    fields = {"body": b"y", **KINDS_OF_MESSAGE[kind]}
+    fields = {"body": b"y", **KINDS_OF_MESSAGE[kind]}  # type: ignore[dict-item]
     messages = [build(b"x", message_id="1"), build(**fields), build(b"z")]  # type: ignore[arg-type]
     own = {} if log_ttl_ms is None else {"ttl_ms": log_ttl_ms}
-    sent, published = queue(3, **own), queue(3, **own)
+    sent, published = queue(3, **own), queue(3, **own)  # type: ignore[arg-type]
     sent.send_all(messages)
     staging.stage(published.broker, published.now, STAGE, 0, messages, published.reply, None)
     published.commit()

@@ -38,7 +38,7 @@ def test_columns_that_folders_tell_are_not_in_files_unless_files_are_whole() -> 
     assert Layout(("date",), "q").stored(names, whole=False) == names
 
 
-@given(st.text(st.characters(exclude_categories=("Cs",)), min_size=1))
+@given(st.text(st.characters(exclude_categories=("Cs",)), min_size=1))  # type: ignore[arg-type]
 def test_any_entity_is_a_folder_and_read_back(entity: str) -> None:
     folder = Layout(("entity",), entity).folder_of((entity,))
     assert "/" not in folder

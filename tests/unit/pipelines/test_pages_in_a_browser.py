@@ -83,7 +83,7 @@ def test_a_page_is_readable_in_light_and_in_dark_on_a_wide_and_on_a_narrow_scree
 ) -> None:
     report, plots = PAGES[name]
     path = tmp_path / "page.html"
-    write_page(path, report.html())
+    write_page(path, report.html())  # type: ignore[attr-defined]
     for width in (1280, 480):
         looks = [look_at(browser, path, plots, dark=dark, width=width) for dark in (False, True)]
         assert looks[0].ground == "rgb(255, 255, 255)"

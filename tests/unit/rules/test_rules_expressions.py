@@ -354,7 +354,7 @@ TABLES = {
     "likes": LIKES,
     "names": NAMES,
 }
-CASES = [pytest.param(text, answer, id=f"{topic}: {text}") for topic in TABLES for text, answer in TABLES[topic]]
+CASES = [pytest.param(text, answer, id=f"{topic}: {text}") for topic in TABLES for text, answer in TABLES[topic]]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(("expression", "answer"), CASES)

@@ -26,7 +26,7 @@ FIELDS = {
 
 @pytest.mark.parametrize(("field", "name"), FIELDS.items())
 def test_each_field_is_compared_exactly(field: str, name: str) -> None:
-    wanted = CorrelationFilter(**{field: "Value"})
+    wanted = CorrelationFilter(**{field: "Value"})  # type: ignore[arg-type]
     assert wanted.matches(Message(**{name: "Value"}))
     assert not wanted.matches(Message(**{name: "value"}))
     assert not wanted.matches(Message(**{name: "Values"}))

@@ -13,9 +13,9 @@ from polybus.gateway.bulk.rows import message_of
 from polybus.message.message import Message
 from polybus.spark.encoding import encoded_messages
 
-texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)
+texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=30)  # type: ignore[arg-type]
 long = st.sampled_from(["", "x" * 127, "é" * 127, "y" * 300])
-keys = st.none() | st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+keys = st.none() | st.text(st.characters(exclude_categories=("Cs",)), max_size=20)  # type: ignore[arg-type]
 rows = st.fixed_dictionaries(
     {
         "body": st.binary(max_size=40) | st.sampled_from([b"z" * 255, b"z" * 256, b"z" * 70_000]),

@@ -24,8 +24,8 @@ from polybus.spark.record_columns import HEAD, RecordColumns
 
 PARTITION = 9
 EVERY = (*COLUMNS, *ON_REQUEST)
-texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
-keys = st.none() | st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20)
+texts = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)  # type: ignore[arg-type]
+keys = st.none() | st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20)  # type: ignore[arg-type]
 values = texts | st.integers(-(1 << 63), (1 << 63) - 1) | st.booleans() | st.floats(allow_nan=False) | st.binary()
 built = st.builds(
     lambda body, application, **fields: build(body, application=application, **fields).raw,

@@ -18,7 +18,7 @@ def plant(kind: str) -> Callable[[Planted], Planted]:
     def enter(cls: Planted) -> Planted:
         bus = cls
         if issubclass(cls, ReferencePartition):
-            bus = type(cls.__name__, (ReferenceBus,), {"partition_class": cls})
+            bus = type(cls.__name__, (ReferenceBus,), {"partition_class": cls})  # type: ignore[assignment]
         PLANTED[cls.__name__] = (bus, kind)
         return cls
 

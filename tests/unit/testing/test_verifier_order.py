@@ -121,8 +121,8 @@ class TestIntegrity:
     def test_a_body_comes_out_as_it_went_in(self, op: str) -> None:
         state = final(stored("m", 1))
         seen = {"message_id": "m", "number": 1, "token": "t"}
-        assert kinds([send("m", digest="1"), ev(op, 10, digest="1", **seen)], state) == set()
-        assert kinds([send("m", digest="1"), ev(op, 10, digest="2", **seen)], state) == {FindingKind.CORRUPTED}
+        assert kinds([send("m", digest="1"), ev(op, 10, digest="1", **seen)], state) == set()  # type: ignore[arg-type]
+        assert kinds([send("m", digest="1"), ev(op, 10, digest="2", **seen)], state) == {FindingKind.CORRUPTED}  # type: ignore[arg-type]
 
     def test_what_is_peeked_at_was_sent(self) -> None:
         peek = ev(Op.PEEK, 10, message_id="m", number=1)
@@ -140,8 +140,8 @@ class TestIntegrity:
 
     @pytest.mark.parametrize("field", ["session", "key"])
     def test_session_and_key_stay(self, field: str) -> None:
-        assert kinds([send("m", **{field: "x"})], final(stored("m", 1, **{field: "x"}))) == set()
-        assert kinds([send("m", **{field: "x"})], final(stored("m", 1, **{field: "y"}))) == {FindingKind.CORRUPTED}
+        assert kinds([send("m", **{field: "x"})], final(stored("m", 1, **{field: "x"}))) == set()  # type: ignore[arg-type]
+        assert kinds([send("m", **{field: "x"})], final(stored("m", 1, **{field: "y"}))) == {FindingKind.CORRUPTED}  # type: ignore[arg-type]
 
 
 class TestTiming:

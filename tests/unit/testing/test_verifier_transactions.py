@@ -46,7 +46,7 @@ def test_committed_all_must_be_there() -> None:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_committed_in_part_is_torn(part: tuple[object, ...]) -> None:
-    assert FindingKind.TORN in kinds(transaction(commit()), final(*part))
+    assert FindingKind.TORN in kinds(transaction(commit()), final(*part))  # type: ignore[arg-type]
 
 
 def test_committed_and_nothing_done_is_lost_rather_than_torn() -> None:

@@ -181,7 +181,7 @@ class Receiving(Sending):
         if self.rng.random() < 0.5 and event.session is None:
             self._attempt(Op.RENEW, event.entity, **values)
             self.bus.renew(event.token or "")
-            client.recorder.record(Op.RENEW, event.entity, **values)
+            client.recorder.record(Op.RENEW, event.entity, **values)  # type: ignore[arg-type]
             return
         self._attempt(Op.COMPLETE, event.entity, **values)
         ticket = self.bus.settle(event.token or "", Op.COMPLETE)

@@ -56,7 +56,7 @@ class Aio:
         return await self._exits.enter_async_context(client.get_queue_sender(queue.name))
 
     async def receiver(self, queue: Entity, **options: Any) -> ServiceBusReceiver:
-        client = await self.client(**({"retry_total": 0} if options.pop("impatient", False) else {}))
+        client = await self.client(**({"retry_total": 0} if options.pop("impatient", False) else {}))  # type: ignore[arg-type]
         if queue.subscription is None:
             receiver = client.get_queue_receiver(queue.name, **options)
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from azure.servicebus import ServiceBusMessage
@@ -14,7 +15,7 @@ from tests.sdk.python.table import Table
 table = Table("duplicates")
 
 
-def detecting(bus: Bus, **options: object) -> Entity:
+def detecting(bus: Bus, **options: Any) -> Entity:
     return bus.queue(requires_duplicate_detection=True, **options)
 
 

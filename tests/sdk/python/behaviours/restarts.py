@@ -71,7 +71,7 @@ def settled_messages_stay_settled(bus: Bus) -> Iterator[None]:
 @table.behaviour()
 def a_sender_finds_its_way_back(bus: Bus) -> Iterator[None]:
     queue = bus.queue()
-    sender = queue.sender(bus.client_with(**PATIENT))
+    sender = queue.sender(bus.client_with(**PATIENT))  # type: ignore[arg-type]
     sender.send_messages(ServiceBusMessage("before", partition_key="k"))
     yield
     sender.send_messages(ServiceBusMessage("after", partition_key="k"))
@@ -82,7 +82,7 @@ def a_sender_finds_its_way_back(bus: Bus) -> Iterator[None]:
 def a_receiver_finds_its_way_back(bus: Bus) -> Iterator[None]:
     queue = bus.queue()
     queue.send("before")
-    receiver = queue.receiver(bus.client_with(**PATIENT))
+    receiver = queue.receiver(bus.client_with(**PATIENT))  # type: ignore[arg-type]
     assert texts(take(receiver, 1)) == ["before"]
     yield
     queue.sender().send_messages(ServiceBusMessage("after"))
@@ -93,7 +93,7 @@ def a_receiver_finds_its_way_back(bus: Bus) -> Iterator[None]:
 def a_waiting_receiver_finds_its_way_back(bus: Bus) -> Iterator[None]:
     """It waits all the time, and gets what is sent when the bus is back."""
     queue = bus.queue()
-    receiver = queue.receiver(bus.client_with(**PATIENT))
+    receiver = queue.receiver(bus.client_with(**PATIENT))  # type: ignore[arg-type]
     waiting = in_background(lambda: receiver.receive_messages(max_wait_time=3 * WAIT))
     yield
     queue.sender().send_messages(ServiceBusMessage("after"))
@@ -104,7 +104,7 @@ def a_waiting_receiver_finds_its_way_back(bus: Bus) -> Iterator[None]:
 def an_iterating_receiver_finds_its_way_back(bus: Bus) -> Iterator[None]:
     queue = bus.queue()
     queue.send("before")
-    receiver = queue.receiver(bus.client_with(**PATIENT))
+    receiver = queue.receiver(bus.client_with(**PATIENT))  # type: ignore[arg-type]
     messages = iter(receiver)
     receiver.complete_message(next(messages))
     yield
@@ -117,7 +117,7 @@ def an_iterating_receiver_finds_its_way_back(bus: Bus) -> Iterator[None]:
 @table.behaviour()
 def an_asynchronous_client_finds_its_way_back(bus: Bus) -> Iterator[None]:
     queue = bus.queue()
-    string, options = bus.connection(**PATIENT)
+    string, options = bus.connection(**PATIENT)  # type: ignore[arg-type]
 
     async def opened(exits: AsyncExitStack):
         client = await exits.enter_async_context(AsyncClient.from_connection_string(string, **options))
@@ -174,7 +174,7 @@ def locks_are_lost(bus: Bus) -> Iterator[None]:
     """The message comes again, and the old lock is good for nothing."""
     queue = bus.queue(lock_duration=timedelta(minutes=5))
     queue.send("x")
-    receiver = queue.receiver(bus.client_with(**PATIENT))
+    receiver = queue.receiver(bus.client_with(**PATIENT))  # type: ignore[arg-type]
     old = receive_one(receiver)
     yield
     new = receive_one(queue.receiver())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from azure.servicebus import NEXT_AVAILABLE_SESSION, AutoLockRenewer, ServiceBusMessage, ServiceBusReceiveMode
@@ -34,7 +35,7 @@ from tests.sdk.python.table import Table
 table = Table("sessions")
 
 
-def session_queue(bus: Bus, *sessions: str, count: int = 2, **options: object) -> Entity:
+def session_queue(bus: Bus, *sessions: str, count: int = 2, **options: Any) -> Entity:
     """A queue with some messages in each of these sessions."""
     queue = bus.queue(requires_session=True, **options)
     for session in sessions:
@@ -42,7 +43,7 @@ def session_queue(bus: Bus, *sessions: str, count: int = 2, **options: object) -
     return queue
 
 
-def refused(bus: Bus, queue: Entity, error: type[Exception], words: str | None = None, **options: object) -> None:
+def refused(bus: Bus, queue: Entity, error: type[Exception], words: str | None = None, **options: Any) -> None:
     with pytest.raises(error, match=words):
         queue.receiver(bus.client_with(retry_total=0), **options)
 
@@ -388,7 +389,7 @@ def state_and_renewal_after_the_session_lock_ran_out(bus: Bus) -> None:
 
 
 def names(sessions: object) -> list[str]:
-    return sorted(sessions)
+    return sorted(sessions)  # type: ignore[call-overload]
 
 
 @table.behaviour(since="7.15")

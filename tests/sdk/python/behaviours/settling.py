@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from azure.servicebus import (
     ServiceBusMessage,
@@ -18,7 +20,7 @@ from tests.sdk.python.table import Table
 table = Table("settling")
 
 
-def one_received(bus: Bus, **options: object) -> tuple[Entity, ServiceBusReceiver, ServiceBusReceivedMessage]:
+def one_received(bus: Bus, **options: Any) -> tuple[Entity, ServiceBusReceiver, ServiceBusReceivedMessage]:
     queue = bus.queue(**options)
     queue.send(ServiceBusMessage("x", message_id="1", application_properties={"a": 1}))
     receiver = queue.receiver()
