@@ -23,7 +23,6 @@ from polybus.namespace.entities.description import EntityDescription
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.entities.names import parse_address
 from polybus.namespace.entities.tiers import Tier
-from polybus.partition import settling
 
 T = TypeVar("T")
 
@@ -82,8 +81,7 @@ class Settler:
         self._source.want(self)  # type: ignore[union-attr]
 
     def deliver(self, delivery: Delivery) -> None:
-        broker = delivery.partition.require()
-        settling.complete(broker, delivery.log, delivery.lock, self._clock.now(), self._completed, None)
+        delivery.partition.complete(delivery, self._clock.now(), self._completed, None)
 
     def failed(self, error: PolybusError) -> None:
         raise error
@@ -147,4 +145,4 @@ class Settler:
         held.release()
 
     async def _accept(self, source: SessionSource) -> HeldSession:
-        return await source.accept_next(self, 60_000)
+        return await source.accept_next("bench", 60_000)

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, Protocol, TypeVar
 
-from polybus.errors import BugError
+from polybus.errors import BugError, PolybusError
 
 T = TypeVar("T")
+Reply = Callable[[object, object, PolybusError | None], None]
+"""Called as reply(context, result, error), once, when the result is safe: a promise without an object of its own."""
 Waiter = Callable[["Promise[T]"], None]
 
 
@@ -129,4 +131,10 @@ def settles_within(promise: Promise[Any], loop: Loop, ms: float) -> Promise[bool
 def resolved(value: T) -> Promise[T]:
     promise: Promise[T] = Promise()
     promise.resolve(value)
+    return promise
+
+
+def rejected(error: BaseException) -> Promise[Any]:
+    promise: Promise[Any] = Promise()
+    promise.reject(error)
     return promise

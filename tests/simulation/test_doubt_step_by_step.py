@@ -6,9 +6,9 @@ import pytest
 
 from polybus.errors import PartitionUnavailable
 from polybus.hosting.catalogue import DOUBT
+from polybus.hosting.partition_host import MARKS
 from polybus.hosting.store_host import InDoubt
 from polybus.message.message import build
-from polybus.namespace.delivery.sender import MARKS
 from polybus.promise import spawn
 from tests.support.sim_store import Fault
 from tests.support.simulation.small_world import SmallWorld
@@ -83,10 +83,10 @@ def test_a_send_that_fails_in_two_stores_is_stored_once() -> None:
             disk.plan(Fault.FAIL_AFTER)
     small.sent("q", "once", scheduled_ms=due_ms)
     small.run(10)
-    assert small.namespace.entity("q").counts().scheduled == 1
+    assert small.namespace.entity("q").counts().result().scheduled == 1
     small.run(20)
     assert small.bodies("q") == ["once"]
-    assert small.namespace.entity("q").counts().scheduled == 0
+    assert small.namespace.entity("q").counts().result().scheduled == 0
 
 
 def test_doubts_outlive_the_process() -> None:

@@ -8,6 +8,7 @@ from polybus.partition import records
 from polybus.partition.broker import Steps
 from polybus.partition.reading import rows_of
 from polybus.rows import Scan
+from tests.support.inside import host_of
 from tests.support.simulation.small_world import Inbox, SmallWorld
 
 WINDOW_MS = 20_000
@@ -29,7 +30,7 @@ def ids(small: SmallWorld, entity: Entity) -> int:
     def count() -> Steps[int]:
         return len(rows_of((yield Scan(prefix, records.after(prefix), 100))))
 
-    return small.answer(entity.partitions[0].run(count()))
+    return small.answer(host_of(entity.partitions[0]).run(count()))
 
 
 def test_ids_are_forgotten_where_messages_are_never_locked() -> None:

@@ -6,12 +6,13 @@ import pytest
 
 from polybus.errors import MessageNotFound, PolybusError
 from polybus.message.message import build
+from polybus.message.outcome import DEFER
 from polybus.namespace.delivery import operations
 from polybus.namespace.entities.names import parse_address
-from polybus.partition import settling
-from polybus.partition.log import MAIN
+from polybus.partition.kinds import MAIN
 from polybus.partition.records import number_key
 from polybus.promise import Promise
+from tests.support.inside import broker_of
 from tests.support.simulation.small_world import SmallWorld
 
 
@@ -24,13 +25,12 @@ def test_a_message_that_expired_under_its_lock_and_was_then_deferred_is_not_rece
     small.run(5)
     (held,) = box.got
     done: Promise[None] = Promise()
-    broker = held.partition.require()
-    settling.defer(broker, held.log, held.lock, small.world.clock.now(), None, done.reply, None)
+    held.partition.settle(held, small.world.clock.now(), DEFER, None, None, None, done.reply, None)
     with pytest.raises(MessageNotFound):
-        small.do(operations.receive_deferred(small.namespace, entity, MAIN, [number], True, None, box))
+        small.do(operations.receive_deferred(small.namespace, entity, MAIN, [number], True, None))
     small.answer(done)
     small.run(60)
-    assert entity.counts().total == 0
+    assert entity.counts().result().total == 0
 
 
 def test_steady_sends_do_not_put_off_what_is_due() -> None:
@@ -60,8 +60,8 @@ def test_a_damaged_record_does_not_stop_the_clock_of_its_partition() -> None:
     small.run(1)
     (held,) = small.receive("q").got
     done: Promise[None] = Promise()
-    broker, log = held.partition.require(), held.log
-    settling.defer(broker, log, held.lock, small.world.clock.now(), None, done.reply, None)
+    log = broker_of(held.partition).log(held.log_id)
+    held.partition.settle(held, small.world.clock.now(), DEFER, None, None, None, done.reply, None)
     small.answer(done)
     store = small.bus.stores[0]
     store.batch.put(number_key(log.deferred_prefix, number), b"damaged")
@@ -72,7 +72,8 @@ def test_a_damaged_record_does_not_stop_the_clock_of_its_partition() -> None:
     small.sent("q", "good")
     (held,) = small.receive("q").got
     small.run(7)
-    assert held.entry.delivery_count == 1
+    (again,) = broker_of(held.partition).log(MAIN).memory.values()
+    assert again.delivery_count == 1
     assert held.partition.problem == "a message record is too short"
 
 
@@ -85,5 +86,5 @@ def test_a_session_is_found_behind_many_in_which_everything_has_expired() -> Non
     small.restart()
     small.world.jump_wall(100_000)  # no timer has rung yet: the sweep did not come to them
     entity = small.namespace.entity("q")
-    held = small.answer(entity.session_source(parse_address("q")).accept_next(object(), 5_000))
+    held = small.answer(entity.session_source(parse_address("q")).accept_next("test", 5_000))
     assert held.id == "200"

@@ -10,7 +10,8 @@ import pytest
 from polybus.message.message import build
 from polybus.namespace.entities.description import SubscriptionDescription, TopicDescription
 from polybus.namespace.pipeline.cursors import Start
-from polybus.partition.log import KINDS, MAIN
+from polybus.partition.kinds import KINDS, MAIN
+from tests.support.inside import broker_of
 from tests.support.simulation.small_world import SmallWorld
 
 MINUTE_MS = 60_000
@@ -91,7 +92,7 @@ def test_a_subscription_stays_while_it_is_received_from_and_goes_when_only_the_t
         assert len(small.receive("t/Subscriptions/used").got) == 1
     assert list(topic.subscriptions) == ["used"]
     number = topic.subscription("used").number
-    assert topic.partitions[0].require().logs[number * KINDS + MAIN].locked == 1
+    assert broker_of(topic.partitions[0]).logs[number * KINDS + MAIN].locked == 1
     pass_minutes(small, 10)
     assert not topic.subscriptions
 

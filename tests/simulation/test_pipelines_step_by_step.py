@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from polybus.message import outcome
 from polybus.message.message import build
 from polybus.namespace.delivery import operations
 from polybus.namespace.delivery.source import Delivery
@@ -12,9 +13,9 @@ from polybus.namespace.pipeline.cursors import Start
 from polybus.namespace.pipeline.publishing import Staged
 from polybus.namespace.pipeline.ranges import partition_logs
 from polybus.namespace.pipeline.stage_writer import StageWriter
-from polybus.partition import settling
-from polybus.partition.log import DEAD_LETTER, MAIN
+from polybus.partition.kinds import DEAD_LETTER, MAIN
 from polybus.promise import Promise, spawn
+from tests.support.inside import broker_of
 from tests.support.sim_store import Fault
 from tests.support.simulation.small_world import SmallWorld, body_of
 
@@ -62,11 +63,11 @@ def test_a_stage_that_nobody_publishes_is_gone_after_a_day_though_its_store_was_
     small.queue("q", 4)
     staged(small, "orphan")
     entity = small.namespace.entity("q")
-    assert entity.counts().size_bytes > 0
+    assert entity.counts().result().size_bytes > 0
     small.disks[0].plan(Fault.FULL)
     small.world.advance(86_400_001)
     small.run(60)
-    assert entity.counts().size_bytes == 0
+    assert entity.counts().result().size_bytes == 0
     assert small.bodies("q") == []
     assert small.world.errors == []
 
@@ -79,13 +80,12 @@ def tapped(small: SmallWorld) -> Cursor:
 
 def settle(small: SmallWorld, delivery: Delivery) -> Promise[None]:
     done: Promise[None] = Promise()
-    broker = delivery.partition.require()
-    settling.complete(broker, delivery.log, delivery.lock, small.world.clock.now(), done.reply, None)
+    delivery.partition.complete(delivery, small.world.clock.now(), done.reply, None)
     return done
 
 
 def kept(small: SmallWorld) -> int:
-    return small.namespace.entity("q").partitions[0].require().log(MAIN).retained
+    return broker_of(small.namespace.entity("q").partitions[0]).log(MAIN).retained
 
 
 def let_go(small: SmallWorld, cursor: Cursor) -> None:
@@ -201,8 +201,8 @@ def test_a_time_is_found_among_dead_letters_though_the_newer_died_first() -> Non
     for body in "bfdeca":
         done: Promise[None] = Promise()
         delivery = by_body[body]
-        broker, now = delivery.partition.require(), small.world.clock.now()
-        settling.dead_letter(broker, delivery.log, delivery.lock, now, None, None, None, done.reply, None)
+        now = small.world.clock.now()
+        delivery.partition.settle(delivery, now, outcome.DEAD_LETTER, None, None, None, done.reply, None)
         small.answer(done)
     expected = {0: 1, 1: 1, 2: 2, 3: 2, 4: 2, 5: 2}
     for place, position in expected.items():

@@ -6,13 +6,12 @@ import pytest
 
 import polybus
 from polybus.errors import PolybusError
-from polybus.hosting import recovery
+from polybus.hosting import partition_host, recovery
 from polybus.hosting.catalogue import Catalogue
+from polybus.hosting.local_partition import LocalPartition
+from polybus.hosting.partition_host import PartitionHost
 from polybus.hosting.recovery import Recovery
 from polybus.hosting.store_host import StoreHost
-from polybus.namespace.delivery import sender
-from polybus.namespace.delivery.forwarder import Forwarder
-from polybus.namespace.pipeline.cursors import Cursors
 from polybus.namespace.pipeline.publishing import NOTHING, Producer, Publishing
 from polybus.partition import transfers
 from polybus.partition.duplicates import DuplicateHistory
@@ -53,7 +52,7 @@ def test_an_acknowledgement_before_the_sync_is_found(monkeypatch: pytest.MonkeyP
 
 
 def test_a_send_in_doubt_without_a_mark_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sender, "_mark", lambda broker, doubtful: None)
+    monkeypatch.setattr(partition_host, "_mark", lambda broker, doubtful: None)
     assert any("copies of 1 sends" in problem for problem in found(["wide"], ["doubt"]))
 
 
@@ -74,8 +73,8 @@ def test_marks_that_stay_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_store_that_serves_before_its_sends_have_arrived_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Recovery, "wanders", lambda self, store: None)
-    monkeypatch.setattr(Recovery, "arrived", lambda self, store: None)
+    monkeypatch.setattr(Recovery, "reroute_begins", lambda self, store_id: None)
+    monkeypatch.setattr(Recovery, "reroute_ends", lambda self, store_id: None)
     assert found(["wide"], ["doubt", "hangs", "slowness"]) != []
 
 
@@ -100,10 +99,10 @@ def test_a_lock_that_outlives_its_process_is_found(monkeypatch: pytest.MonkeyPat
 
 
 def test_an_outbox_that_nobody_looks_into_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def forgetful(self: Forwarder, context: object, result: object, error: PolybusError | None) -> None:
+    def forgetful(self: PartitionHost, context: object, result: object, error: PolybusError | None) -> None:
         return None
 
-    monkeypatch.setattr(Forwarder, "_synced", forgetful)
+    monkeypatch.setattr(PartitionHost, "_outbox_synced", forgetful)
     assert any("on their way" in problem for problem in found(["chain"], ["deaths"]))
 
 
@@ -137,5 +136,5 @@ def test_a_publication_that_nobody_follows_after_a_restart_is_found(monkeypatch:
 
 
 def test_a_cursor_that_is_felt_too_late_after_a_restart_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Cursors, "prepare", lambda self, partition, broker: None)
+    monkeypatch.setattr(LocalPartition, "prepare", lambda self, broker: None)
     assert any("the tap has never seen" in problem for problem in found(["wide"], ["deaths"]))

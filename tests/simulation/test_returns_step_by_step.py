@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from polybus.errors import PartitionUnavailable, ServerBusy, SessionLockLost, StoreError
-from polybus.hosting.catalogue import REMAINS
+from polybus.hosting.catalogue import TOMBSTONE
 from polybus.limits import FORWARD_RETRIES, FORWARD_RETRY_MS
 from polybus.message.message import build
 from polybus.namespace.delivery import operations
@@ -177,10 +177,10 @@ def test_forwarding_waits_for_a_full_store() -> None:
     for _ in range(40):
         small.bus.stores[0].full = True
         small.run(0.5)
-    assert entity.counts().transfer == 1
+    assert entity.counts().result().transfer == 1
     small.run(5)
     assert small.bodies("there") == ["moved"]
-    assert entity.counts().transfer_dead_letter == 0
+    assert entity.counts().result().transfer_dead_letter == 0
 
 
 def test_what_arrived_is_not_given_up_at_a_source_whose_store_is_full() -> None:
@@ -200,7 +200,7 @@ def test_what_arrived_is_not_given_up_at_a_source_whose_store_is_full() -> None:
     small.run(10)
     assert small.bodies("there") == ["moved"]
     assert small.bodies("here/$Transfer/$DeadLetterQueue") == []
-    assert small.namespace.entity("here").counts().transfer == 0
+    assert small.namespace.entity("here").counts().result().transfer == 0
     assert small.world.errors == []
 
 
@@ -226,7 +226,7 @@ def test_a_scheduled_message_comes_though_the_read_failed_when_it_was_due() -> N
     small.run(3)
     small.heal()
     small.run(2)
-    assert small.namespace.entity("q").counts().scheduled == 0
+    assert small.namespace.entity("q").counts().result().scheduled == 0
     assert small.bodies("q") == ["later"]
 
 
@@ -237,7 +237,7 @@ def test_a_session_is_lost_with_its_store() -> None:
     small.sent("q", "a", session_id="s")
     source = small.namespace.entity("q").session_source(parse_address("q"))
     box = Inbox(0)
-    held = small.answer(source.accept_next(box, 1_000))
+    held = small.answer(source.accept_next("test", 1_000))
     held.receiver = box
     small.disks[0].plan(Fault.FAIL_BEFORE)
     with pytest.raises(PartitionUnavailable):
@@ -245,10 +245,10 @@ def test_a_session_is_lost_with_its_store() -> None:
     assert box.lost
     small.run(5)
     with pytest.raises(SessionLockLost):
-        held.renew()
+        held.renew().result()
     with pytest.raises(SessionLockLost):
         small.do(operations.set_session_state(small.namespace, held, b"state"))
-    again = small.answer(source.accept_next(Inbox(0), 1_000))
+    again = small.answer(source.accept_next("test", 1_000))
     assert again.id == "s"
 
 
@@ -259,7 +259,7 @@ def test_who_waits_for_a_session_gets_it_though_reads_are_slow() -> None:
     small.set_faults(0, read_ms=(200.0, 200.0))
     small.set_faults(1, read_ms=(200.0, 200.0))
     source = small.namespace.entity("q").session_source(parse_address("q"))
-    waiting = [source.accept_next(Inbox(0), 60_000) for _ in range(6)]
+    waiting = [source.accept_next("test", 60_000) for _ in range(6)]
     for number in range(6):
         small.sent("q", "x", session_id=f"s{number}")
         small.run(0.05)
@@ -290,7 +290,7 @@ def test_a_subscription_is_purged_once_though_its_purge_is_tried_twice() -> None
     small.heal()
     small.run(10)
     assert len(small.bodies("t/Subscriptions/stays")) == 30
-    assert not [key for key, _ in small.world.catalogue.rows() if key.startswith(REMAINS)]
+    assert not [key for key, _ in small.world.catalogue.rows() if key.startswith(TOMBSTONE)]
 
 
 def test_a_late_answer_of_a_store_that_failed_meanwhile_is_not_used() -> None:
@@ -319,7 +319,7 @@ def test_who_waits_for_a_session_gets_it_once_reads_are_quick_again() -> None:
     small.restart()
     small.set_faults(0, read_ms=(3_000.0, 3_000.0))
     source = small.namespace.entity("q").session_source(parse_address("q"))
-    waiting = source.accept_next(Inbox(0), 600_000)
+    waiting = source.accept_next("test", 600_000)
     small.run(30)
     assert not waiting.settled
     small.heal()

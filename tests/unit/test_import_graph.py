@@ -29,10 +29,10 @@ MAY_KNOW: dict[str, set[str]] = {
     "message": {"amqp", "errors", "limits"},
     "partition": {*COMMON, "amqp", "message", "rules"},
     "store": {"errors", "limits", "rows"},
-    "hosting": {*COMMON, "amqp", "message", "rules", "partition", "store", "namespace"},
+    "hosting": {*COMMON, "amqp", "message", "rules", "partition", "store"},
     "namespace": {*COMMON, "amqp", "message", "rules", "partition", "store", "hosting"},
     "templates": {"errors", "limits"},
-    "gateway": {*COMMON, "templates", "client", "amqp", "message", "rules", "partition", "namespace", "store", "hosting"},
+    "gateway": {*COMMON, "templates", "client", "amqp", "message", "rules", "namespace", "store"},
     "operations": {*COMMON, "amqp", "message", "rules", "partition", "store", "namespace", "hosting"},
     "provisioning": {*COMMON, "gateway", "namespace"},
 }
@@ -42,6 +42,11 @@ COMMANDED = {("cli", "pipelines")}
 """A command that runs a client; it loads the client only when it is called."""
 SERVED = {("gateway", "console")}
 """The console's files leave through the gateway; the console itself knows nothing of it."""
+PLAIN_DATA = {
+    f"polybus.partition.{name}"
+    for name in ("data", "kinds", "records", "rule_changes", "settings", "tokens", "totals")
+}
+"""All of a partition that the namespace may know: what its client's verbs take and give, settings and formats."""
 CODEC = {"polybus.amqp.codec", "polybus.amqp.types"}
 """All of the AMQP room that the rooms below the gateway may know: how values are written."""
 
@@ -107,6 +112,15 @@ def test_below_the_gateway_only_the_codec_of_amqp_is_known() -> None:
         f"{file} imports {module}"
         for file, room, module in edges()
         if room in below and room_of(module) == "amqp" and module not in CODEC
+    ]
+    assert wrong == []
+
+
+def test_the_namespace_reaches_partitions_only_through_their_client() -> None:
+    wrong = [
+        f"{file} imports {module}"
+        for file, room, module in edges()
+        if room == "namespace" and room_of(module) == "partition" and module not in PLAIN_DATA
     ]
     assert wrong == []
 

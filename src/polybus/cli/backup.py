@@ -57,8 +57,8 @@ def _copy_stopped(data: Path, to: Path, store: list[str] | None, catalogue: str 
 
 
 def _copy_running(client: Client, to: Path) -> None:
-    from polybus.hosting.backup_files import read_manifest, sync_all, unpack
     from polybus.operations.backup import whole_or_nothing
+    from polybus.store.backup_files import read_manifest, sync_all, unpack
 
     if to.exists():
         raise ConfigError(f"{to} exists already; a backup goes into a folder of its own")
@@ -106,8 +106,8 @@ def restore(
     as_json: AsJson = False,
 ) -> None:
     """Makes a data folder of a backup: every file against its checksum, every record as `polybus check` looks at it."""
-    from polybus.hosting.backup_files import NotWhole
     from polybus.operations.restore import restore as put_back
+    from polybus.store.backup_files import NotWhole
 
     keep_to_ourselves()
     with one_line_errors():

@@ -16,7 +16,6 @@ from typing import Any, Final
 from polybus.errors import PolybusError, ServerBusy, StoreError, StoreVersionMismatch
 from polybus.hosting.store_host import InDoubt
 from polybus.limits import REOPEN_MS
-from polybus.namespace.delivery.routing import HASH_VERSION
 from polybus.partition.records import after, sealed, unsealed
 from polybus.promise import Loop, Promise, pause
 from polybus.rows import Batch, Row, Scan
@@ -24,12 +23,15 @@ from polybus.store.base import Store
 from polybus.store.driver import StoreDriver
 
 FORMAT: Final = 1
+HASH_VERSION: Final = 1
+"""The hash of keys that chooses partitions: another hash would be another version, never a change of this one."""
 
 META: Final = b"c/meta"
 ENTITY: Final = b"e/"
 SUBSCRIPTION: Final = b"s/"
 RULE: Final = b"r/"
-REMAINS: Final = b"d/"
+TOMBSTONE: Final = b"d/"
+"""What was deleted and is not yet removed from the stores."""
 DOUBT: Final = b"x/"
 CURSOR: Final = b"u/"
 PRODUCER: Final = b"p/"

@@ -1,73 +1,102 @@
-"""One partition at work: its broker while its store is there, its timers, and who waits for its return."""
+"""One partition at work in this process: its broker while its store is there, its timers, sends and receives.
+
+What is asked for seldom is in `local_partition`, which adds the other verbs of the partition's client.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from polybus.clock import Clock
-from polybus.errors import PartitionUnavailable, PolybusError, StoreError
+from polybus.amqp.codec import encode
+from polybus.clock import Clock, Now
+from polybus.errors import (
+    MessageLockLost,
+    PartitionUnavailable,
+    PolybusError,
+    QuotaExceeded,
+    ServerBusy,
+    SessionLockLost,
+    StoreError,
+)
+from polybus.hosting.partition_client import Delivery, LogListener, PartitionClient, SessionLock, UnkeyedSend
 from polybus.hosting.store_host import StoreHost
 from polybus.limits import RECOVER_MS
 from polybus.message.message import Message
-from polybus.partition import sending, transactions, upkeep
-from polybus.partition.broker import NOT_DUE, Broker, Router
+from polybus.message.rendering import STATE_ACTIVE, STATE_DEFERRED
+from polybus.partition import receiving, sending, settling, transactions, upkeep
+from polybus.partition.broker import NOT_DUE, Broker
+from polybus.partition.entry import Entry
 from polybus.partition.log import Log
-from polybus.partition.output import Output, Reply
+from polybus.partition.output import Output
+from polybus.partition.records import sealed
 from polybus.partition.sessions import Session
 from polybus.partition.settings import EntitySettings
-from polybus.promise import Handle, Loop, Promise, pause
+from polybus.promise import Handle, Loop, Promise, Reply, pause
 from polybus.rows import Get, Read
 
-if TYPE_CHECKING:
-    from polybus.namespace.delivery.session_source import SessionSource
-    from polybus.namespace.delivery.source import Source
+MARKS = b"K"
+"""Table of marks in every store: a doubtful store's id, then a number of its own; the value names the doubtful rows."""
+LOCK_LOST = (
+    "The lock supplied is invalid. Either the lock expired, or the message has already been removed from the queue, or"
+    " was received by a different receiver instance."
+)
 
 T = TypeVar("T")
 
 
-class Unkeyed:
-    """A send that another partition may have to take over."""
+class PartitionListener(Protocol):
+    """Whoever knows the other entities: what a partition asks it, and tells it."""
 
-    __slots__ = ()
+    def route(self, destination: str, key: str | None, message_id: str | None) -> tuple[int, int]:
+        """The (entity id, partition index) that takes a forwarded message with this session id or partition key;
+        raises BusError where the destination cannot take it for good."""
 
-    def written(self, keys: list[bytes]) -> None:
-        """Its messages are in the open output, in these rows."""
-        raise NotImplementedError
+    def outbox_ready(self, partition: PartitionClient) -> None:
+        """Messages wait to be moved on, and are safe."""
+
+    def changed(self, partition: PartitionClient) -> None:
+        """The partition serves, or no longer does."""
+
+    def failed(self, error: PolybusError) -> None:
+        """Something is wrong that no client hears of."""
 
 
-class PartitionHost:
+class PartitionHost(PartitionClient):
     def __init__(
         self,
         entity_id: int,
         index: int,
         settings: EntitySettings,
         store: StoreHost,
-        router: Router,
+        listener: PartitionListener,
         loop: Loop,
         clock: Clock,
     ) -> None:
-        self.entity_id = entity_id
-        self.index = index
-        self.settings = settings
-        self.store = store
+        super().__init__(entity_id, index, settings, store)
         self.broker: Broker | None = None
-        self.problem: str | None = None
-        """Why the partition did not come up though its store did, or cannot do its work: a damaged record."""
-        self.sources: dict[int, Source] = {}
-        self.session_sources: dict[int, SessionSource] = {}
-        self.on_opening: Callable[[PartitionHost, Broker], None] | None = None
-        """Called before the broker serves: floors of cursors must be there when the first message is settled."""
-        self.on_change: Callable[[PartitionHost], None] | None = None
-        self._router = router
+        self.listeners: dict[int, LogListener] = {}
+        """By log: who receives from it."""
+        self.listener = listener
         self._loop = loop
         self._clock = clock
         self._timer: Handle | None = None
         self._armed_mono_ms = NOT_DUE
         self._armed_wall_ms = NOT_DUE
-        self._waiting_sends: list[tuple[list[Message], list[bytes], Reply, object, Unkeyed | None]] = []
+        self._waiting_sends: list[tuple[list[Message], list[bytes], Reply, object, UnkeyedSend | None]] = []
         self._reading_ids = False
         self._retired = False
+        self._outbox_batch: Output | None = None
+        """The output with which the outbox last grew and which is not synced yet."""
+        # What the verbs in the modules beside this one keep.
+        self._works: dict[bytes, transactions.Work] = {}
+        """Settlements of open transactions, by the transaction's id."""
+        self._floors: dict[int, int] = {}
+        """Floors of cursors by log, also while there is no broker."""
+        self._trimming: dict[int, Promise[None]] = {}
+        """Logs whose kept messages are being removed."""
+        self._events_trimmed: dict[int, int] = {}
+        """By log: the last event that was removed."""
         store.tenants[entity_id, index] = self
 
     @property
@@ -75,7 +104,7 @@ class PartitionHost:
         return self.broker is not None
 
     def require(self) -> Broker:
-        """The broker; PartitionUnavailable where its store is down (B9, F1)."""
+        """The broker, for whoever is below the partition's client; PartitionUnavailable where its store is down."""
         if self.broker is None:
             raise self.store.unavailable()
         return self.broker
@@ -87,7 +116,7 @@ class PartitionHost:
 
     async def open(self, incarnation: int) -> Broker:
         """Makes the broker from what the store holds; it serves only after `start`."""
-        broker = Broker(self.entity_id, self.index, self.settings, self.store, self._router, incarnation)
+        broker = Broker(self.entity_id, self.index, self.settings, self.store, self, incarnation)
         await self.run(broker.open())
         return broker
 
@@ -95,18 +124,23 @@ class PartitionHost:
         """The partition serves."""
         if self._retired or self.broker is not None:
             return
-        if self.on_opening is not None:
-            self.on_opening(self, broker)
+        self.prepare(broker)
         self.broker = broker
-        for source in self.sources.values():
-            source.partition_opened(self)
-        for sessions in self.session_sources.values():
-            sessions.partition_opened(self)
+        for log_id, listener in list(self.listeners.items()):
+            self._attach(broker, log_id, listener)
         self.arm()
         if broker.transfers:
-            self._router.outbox_grew(broker)
-        if self.on_change is not None:
-            self.on_change(self)
+            self.outbox_grew(broker)
+        self.started(broker)
+        self.listener.changed(self)
+
+    def prepare(self, broker: Broker) -> None:
+        """The broker is about to serve: nothing may have happened to its messages yet."""
+        raise NotImplementedError
+
+    def started(self, broker: Broker) -> None:
+        """The broker serves: work goes on that its last life left behind."""
+        raise NotImplementedError
 
     def fenced(self) -> None:
         """The store is gone, and with it everything in memory, locks included."""
@@ -117,14 +151,13 @@ class PartitionHost:
                 if log.sessions is not None:
                     for session in list(log.sessions.held.values()):
                         session.lost = True
-                        self._session_lost(session)
-        for source in self.sources.values():
-            source.partition_closed(self)
+                        self.session_lost(session)
+        for listener in list(self.listeners.values()):
+            listener.unavailable(self)
         waiting, self._waiting_sends = self._waiting_sends, []
         for _, _, reply, context, _ in waiting:
             reply(context, None, self.store.unavailable())
-        if self.on_change is not None:
-            self.on_change(self)
+        self.listener.changed(self)
 
     def retire(self) -> None:
         """The entity is deleted: nothing more happens here."""
@@ -140,16 +173,32 @@ class PartitionHost:
         if broker is not None and upkeep.first_due_ms(broker) < self._armed_wall_ms:
             self.arm()
 
+    def synced(self) -> Promise[None]:
+        """Settled when everything that the partition has written so far is on disk."""
+        self.require()
+        return self.store.synced()
+
     # Sends
 
-    def send(self, messages: list[Message], reply: Reply, context: object, sent: Unkeyed | None = None) -> None:
-        """Stores messages in order of the calls; ids that memory cannot vouch for are read first."""
-        broker = self.require()
+    def check_open(self) -> None:
+        if self.broker is None:
+            raise self.store.unavailable()
+        store = self.store
+        if store.full:
+            raise QuotaExceeded("A messaging store has less free space than its reserve; nothing can be sent to it.")
+        if store.overloaded:
+            raise ServerBusy("Too much waits for a messaging store; try again.")
+
+    def send(self, messages: list[Message], reply: Reply, context: object, sent: UnkeyedSend | None = None) -> None:
+        """Ids that memory cannot vouch for are read first."""
+        broker = self.broker
+        if broker is None:
+            raise self.store.unavailable()
         keys = sending.rows_needed(broker, messages) if self.settings.duplicate_window_ms else []
         if not keys and not self._waiting_sends:
             written = sending.send(broker, self._clock.now(), messages, None, reply, context)
             if sent is not None:
-                sent.written(written)
+                self._written(broker, sent, written)
             return
         sending.check(broker, messages)
         self._waiting_sends.append((messages, keys, reply, context, sent))
@@ -171,18 +220,158 @@ class PartitionHost:
             for messages, _, reply, context, sent in ready:
                 try:
                     rows = promise.result()
-                    written = sending.send(self.require(), self._clock.now(), messages, rows, reply, context)
+                    now_broker = self.require()
+                    written = sending.send(now_broker, self._clock.now(), messages, rows, reply, context)
                     if sent is not None:
-                        sent.written(written)
+                        self._written(now_broker, sent, written)
                 except PolybusError as error:
                     reply(context, None, error)
         self._read_ids()
 
-    def reserve(self, count: int) -> Promise[list[int]]:
-        """Sequence numbers for messages that will be scheduled later; settled when nobody else can get them."""
-        numbers: Promise[list[int]] = Promise()
-        transactions.reserve(self.require(), count, numbers.reply, None)
-        return numbers
+    def _written(self, broker: Broker, sent: UnkeyedSend, keys: list[bytes]) -> None:
+        """The very batch that holds the messages now names what failed stores may hold of them."""
+        if sent.doubtful is not None:
+            _mark(broker, sent.doubtful)
+        sent.written(keys)
+
+    # Receives
+
+    def watch(self, log_id: int, listener: LogListener) -> None:
+        self.listeners[log_id] = listener
+        if self.broker is not None:
+            self._attach(self.broker, log_id, listener)
+
+    def unwatch(self, log_id: int) -> None:
+        self.listeners.pop(log_id, None)
+
+    def _attach(self, broker: Broker, log_id: int, listener: LogListener) -> None:
+        log = broker.log(log_id)
+        log.watcher = LogWatch(listener, self, log)
+        if log.active or log.sessions is not None:
+            listener.available(self)
+
+    def take(self, log_id: int) -> Delivery | None:
+        broker = self.broker
+        if broker is None:
+            return None
+        log = broker.log(log_id)
+        entry = receiving.take(broker, log, self._clock.now(), None)
+        if log.wants_page():
+            self._load_page(broker, log)
+        if entry is None:
+            return None
+        if entry.locked_until_ms < self._armed_mono_ms:
+            self.locked_until(entry.locked_until_ms)
+        message = entry.message
+        assert message is not None, "what is in the window is in memory"
+        return Delivery(  # as `delivery` makes it: this is done for every message
+            self,
+            log_id,
+            broker.token_head,
+            entry.lock,
+            message,
+            entry.size,
+            entry.sequence,
+            entry.enqueued_ms,
+            entry.expires_ms,
+            entry.original,
+            entry.delivery_count,
+            STATE_ACTIVE,
+            entry.locked_until_wall_ms,
+            entry.overlay,
+        )
+
+    def take_away(self, log_id: int, reply: Reply, context: object) -> bool:
+        broker = self.broker
+        if broker is None:
+            return False
+        log = broker.log(log_id)
+        entry = receiving.take_away(broker, log, self._clock.now())
+        if log.wants_page():
+            self._load_page(broker, log)
+        if entry is None:
+            return False
+        broker.out().replies.append((reply, context, self.delivery(broker, entry)))
+        return True
+
+    def delivery(self, broker: Broker, entry: Entry) -> Delivery:
+        """The entry as data, with its lock as it is now."""
+        return Delivery(
+            self,
+            entry.log.id,
+            broker.token_head,
+            entry.lock,
+            entry.loaded(),
+            entry.size,
+            entry.sequence,
+            entry.enqueued_ms,
+            entry.expires_ms,
+            entry.original,
+            entry.delivery_count,
+            STATE_DEFERRED if entry.deferred else STATE_ACTIVE,
+            entry.locked_until_wall_ms,
+            entry.overlay,
+        )
+
+    def _load_page(self, broker: Broker, log: Log) -> None:
+        listener = self.listeners.get(log.id)
+        if listener is None:
+            return
+        listener.searching(self)
+        self.run(receiving.load_page(broker, log)).then(lambda promise: self._page_loaded(log, listener, promise))
+
+    def _page_loaded(self, log: Log, listener: LogListener, promise: Promise[None]) -> None:
+        try:
+            promise.result()
+        except PolybusError:
+            self.try_again(lambda: listener.available(self))
+        else:
+            if log.has_ready() or not log.whole:
+                listener.available(self)
+        listener.searched(self)
+
+    # Settling
+
+    def complete(self, delivery: Delivery, now: Now, reply: Reply | None, context: object) -> None:
+        broker = self.broker
+        if broker is None:
+            raise self.store.unavailable()
+        log = broker.logs.get(delivery.log_id)
+        if log is None or delivery.head != broker.token_head:
+            log = self.log_of(broker, delivery)
+        settling.complete(broker, log, delivery.lock, now, reply, context)
+
+    def log_of(self, broker: Broker, delivery: Delivery) -> Log:
+        """The delivery's log, where this broker gave its lock."""
+        log = broker.logs.get(delivery.log_id)
+        if log is not None and delivery.head == broker.token_head:
+            return log
+        if log is not None and log.sessions is not None:
+            raise SessionLockLost("The session lock has expired. Accept the session again.")
+        raise MessageLockLost(LOCK_LOST)
+
+    # Moving on
+
+    def route(self, destination: str, entry: Entry) -> tuple[int, int]:
+        """For the broker: which partition of another entity takes a message."""
+        key = entry.session_id()
+        if key is None:
+            key = entry.loaded().partition_key
+        return self.listener.route(destination, key, entry.message_id() if key is None else None)
+
+    def outbox_grew(self, broker: Broker) -> None:
+        """For the broker: messages entered its outbox. They move on when the open output is synced."""
+        batch = broker.out()
+        if self._outbox_batch is not batch:  # an earlier output says nothing about what is in this one
+            self._outbox_batch = batch
+            batch.replies.append((self._outbox_synced, batch, None))
+
+    def _outbox_synced(self, context: object, result: object, error: PolybusError | None) -> None:
+        del result
+        if self._outbox_batch is context:
+            self._outbox_batch = None
+        if error is None:
+            self.listener.outbox_ready(self)
 
     # Time
 
@@ -219,7 +408,7 @@ class PartitionHost:
             return
         now = self._clock.now()
         for session in upkeep.expire_locks(broker, now):
-            self._session_lost(session)
+            self.session_lost(session)
         if broker.due_ms <= now.wall_ms and not broker.activating:
             self.run(upkeep.activate(broker, now)).then(self._rearm)
         if broker.expiry_due_ms <= now.wall_ms and not broker.sweeping:
@@ -248,24 +437,43 @@ class PartitionHost:
         """Settled when everybody else has had a turn: for work on many rows."""
         return pause(self._loop, 0)
 
-    def _session_lost(self, session: Session) -> None:
-        for sessions in list(self.session_sources.values()):
-            sessions.session_lost(session)
+    def clock_moved(self) -> None:
+        self.tick()
 
-    def watch(self, log: Log, source: Source) -> None:
-        """Lets a source know when the log has something to give."""
-        log.watcher = PartitionWatch(source, self)
+    def session_lost(self, session: Session) -> None:
+        """A session is held no longer: its holder hears of it."""
+        lock = session.holder
+        if isinstance(lock, SessionLock):
+            lock.lost = True
+            if lock.listener is not None:
+                lock.listener.lost()
 
 
-class PartitionWatch:
-    """Tells a source which of its partitions has something."""
+class LogWatch:
+    """Tells a listener which of its partitions has something; before that, holders that their sessions have."""
 
-    def __init__(self, source: Source, partition: PartitionHost) -> None:
-        self._source = source
+    def __init__(self, listener: LogListener, partition: PartitionHost, log: Log) -> None:
+        self._listener = listener
         self._partition = partition
+        self._log = log
 
     def available(self) -> None:
-        self._source.available(self._partition)
+        sessions = self._log.sessions
+        if sessions is not None and sessions.touched:
+            touched, sessions.touched = sessions.touched, {}
+            for session in touched.values():
+                lock = session.holder
+                if isinstance(lock, SessionLock) and lock.listener is not None:
+                    lock.listener.available()
+        self._listener.available(self._partition)
+
+
+def _mark(broker: Broker, doubtful: list[tuple[bytes, list[bytes]]]) -> None:
+    """Names what failed stores may hold, in the very batch that holds the messages now."""
+    for store_id, keys in doubtful:
+        broker.ids += 1
+        unique = broker.token(1 << 47 | broker.ids)
+        broker.out().put(MARKS + store_id + unique, sealed(encode(list(keys))))
 
 
 def read_rows(keys: list[bytes]) -> Generator[Read, list[object], dict[bytes, object]]:

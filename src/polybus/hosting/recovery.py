@@ -9,28 +9,40 @@ of a later message.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from polybus.amqp.codec import decode
-from polybus.errors import BugError, PolybusError, QuotaExceeded, ServerBusy, StoreError
+from polybus.errors import BugError, PartitionUnavailable, PolybusError, QuotaExceeded, ServerBusy, StoreError
 from polybus.hosting import catalogue as records
-from polybus.hosting.catalogue import Changes
-from polybus.hosting.partition_host import PartitionHost
+from polybus.hosting.catalogue import Catalogue, Changes
+from polybus.hosting.partition_client import PartitionClient
+from polybus.hosting.partition_host import MARKS, PartitionHost
 from polybus.hosting.store_host import StoreHost
 from polybus.limits import DOUBT_MS, RECOVER_MS
-from polybus.namespace.delivery.sender import MARKS
-from polybus.namespace.delivery.transaction_rules import pay
-from polybus.partition import moving
+from polybus.partition import moving, transactions
 from polybus.partition.broker import Broker
 from polybus.partition.reading import rows_of
 from polybus.partition.records import after, unsealed
-from polybus.promise import Promise, pause, resolved, spawn
+from polybus.promise import Loop, Promise, pause, resolved, spawn
 from polybus.rows import Row, Scan
 
-if TYPE_CHECKING:
-    from polybus.namespace.bus import Bus
-
 Marks = list[tuple[StoreHost, list[Row]]]
+
+
+class RecoveryListener(Protocol):
+    """Whoever knows the entities: what is to be done above before partitions serve, and after."""
+
+    def misses(self, store: StoreHost) -> bool:
+        """Whether an entity of this store has partitions on one that was not given: its marks cannot be read."""
+
+    def apply_intent(self, partition: PartitionHost, intent: bytes) -> Promise[None]:
+        """Does in the catalogue what the partition's last transaction intended; twice is harmless."""
+
+    def recovered(self) -> Promise[None]:
+        """The partitions of a store serve, as far as they can."""
+
+    def tell(self, error: PolybusError) -> None:
+        """Something is wrong that no client hears of."""
 
 
 class _Doubt:
@@ -41,48 +53,51 @@ class _Doubt:
         """Settled when it is written down."""
         self.inherited = inherited
         """It was there at the start: any store may hold marks, also one that is not given now."""
-        self.marked: dict[StoreHost, None] = {}
-        """Where marks were made since."""
+        self.marked: dict[bytes, None] = {}
+        """Ids of the stores where marks were made since."""
 
 
 class Recovery:
-    def __init__(self, bus: Bus) -> None:
-        self._bus = bus
+    def __init__(self, catalogue: Catalogue, stores: list[StoreHost], loop: Loop, listener: RecoveryListener) -> None:
+        self._catalogue = catalogue
+        self._stores = stores
+        self._loop = loop
+        self._listener = listener
         self._running: dict[StoreHost, Promise[None]] = {}
         """Stores whose partitions are being brought up; the promise is kept when the first try is over."""
         self._doubted: dict[bytes, _Doubt] = {}
         """By the store's id."""
-        self._wandering: dict[StoreHost, int] = {}
-        """Sends in doubt about a store that are on their way to another: their marks cannot be read yet."""
+        self._reroutes: dict[bytes, int] = {}
+        """By store id: sends in doubt about it that are on their way to another. Their marks cannot be read yet."""
 
     # Doubt
 
     async def load(self) -> None:
         """Reads which stores are doubted."""
-        for row in await self._bus.catalogue.rows(records.DOUBT):
+        for row in await self._catalogue.rows(records.DOUBT):
             self._doubted[bytes.fromhex(records.decode(row)["store"])] = _Doubt(resolved(None), True)
 
-    def doubt(self, store: StoreHost) -> Promise[None]:
+    def doubt(self, store_id: bytes) -> Promise[None]:
         """Writes down that other stores may hold marks about this one, before the first mark is made."""
-        doubt = self._doubted.get(store.store_id)
+        doubt = self._doubted.get(store_id)
         if doubt is None:
             promise: Promise[None] = Promise()
-            doubt = self._doubted[store.store_id] = _Doubt(promise, False)
-            changes = Changes().put(records.DOUBT + store.store_id, {"store": store.store_id.hex()})
-            spawn(self._bus.catalogue.write(changes)).then(lambda written: _pass_on(written, promise))
-            self._bus.loop.call_later(DOUBT_MS / 1000, _give_up, promise)
+            doubt = self._doubted[store_id] = _Doubt(promise, False)
+            changes = Changes().put(records.DOUBT + store_id, {"store": store_id.hex()})
+            spawn(self._catalogue.write(changes)).then(lambda written: _pass_on(written, promise))
+            self._loop.call_later(DOUBT_MS / 1000, _give_up, promise)
         return doubt.written
 
-    def wanders(self, store: StoreHost) -> None:
-        """A send in doubt about the store looks for another: until it has arrived the store must not serve."""
-        self._wandering[store] = self._wandering.get(store, 0) + 1
+    def reroute_begins(self, store_id: bytes) -> None:
+        """A send in doubt about the store looks for another: until that ends the store must not serve."""
+        self._reroutes[store_id] = self._reroutes.get(store_id, 0) + 1
 
-    def arrived(self, store: StoreHost) -> None:
-        self._wandering[store] -= 1
+    def reroute_ends(self, store_id: bytes) -> None:
+        self._reroutes[store_id] -= 1
 
-    def marked(self, store: StoreHost, by: StoreHost) -> None:
+    def marked(self, store_id: bytes, by: bytes) -> None:
         """A mark about the store goes into another one, which must be asked before the store serves."""
-        self._doubted[store.store_id].marked[by] = None
+        self._doubted[store_id].marked[by] = None
 
     # Bringing up
 
@@ -94,6 +109,20 @@ class Recovery:
             spawn(self._bring_up(store, first)).then(self._heard)
         return first
 
+    async def open_new(self, partition: PartitionClient) -> None:
+        """Brings a partition up that has never been written to; one that cannot be read now comes up with its store."""
+        if not isinstance(partition, PartitionHost):
+            return  # its owner brings it up
+        store = partition.store
+        opening = store.openings
+        try:
+            broker = await partition.open(self._catalogue.incarnation)
+        except PartitionUnavailable:
+            self.begin(store)
+        else:
+            if store.openings == opening and store.available:
+                partition.start(broker)
+
     async def _bring_up(self, store: StoreHost, first: Promise[None]) -> None:
         while store.available and self._unfinished(store):
             try:
@@ -101,15 +130,15 @@ class Recovery:
             except PolybusError as error:
                 # A store or the catalogue failed, or is full: the next try may find it well.
                 if not isinstance(error, (ServerBusy, QuotaExceeded, StoreError)):
-                    self._bus.tell(error)
+                    self._listener.tell(error)
             if not first.settled:
                 first.resolve(None)
             if store.available and self._unfinished(store):
-                await pause(self._bus.loop, RECOVER_MS)
+                await pause(self._loop, RECOVER_MS)
         del self._running[store]
         if not first.settled:
             first.resolve(None)
-        await self._bus.remains.resume()
+        await self._listener.recovered()
 
     def _unfinished(self, store: StoreHost) -> bool:
         return bool(_missing(store)) or store.store_id in self._doubted
@@ -119,7 +148,7 @@ class Recovery:
         marks = await self._marks_about(store)
         if marks is None:
             return
-        incarnation = await self._bus.catalogue.next_incarnation()
+        incarnation = await self._catalogue.next_incarnation()
         opened = await self._open(store, incarnation, doubtful_keys(marks))
         await _remove_marks(marks)
         _check_still_open(store, opening)
@@ -133,12 +162,12 @@ class Recovery:
         doubt = self._doubted.get(store.store_id)
         if doubt is None:
             return []
-        others = [other for other in self._bus.stores if other is not store]
+        others = [other for other in self._stores if other is not store]
         if not doubt.inherited:
-            others = [other for other in others if other in doubt.marked]
-        if self._wandering.get(store) or not all(other.available for other in others):
+            others = [other for other in others if other.store_id in doubt.marked]
+        if self._reroutes.get(store.store_id) or not all(other.available for other in others):
             return None
-        if doubt.inherited and self._bus.misses(store):
+        if doubt.inherited and self._listener.misses(store):
             return None
         found: Marks = []
         prefix = MARKS + store.store_id
@@ -156,13 +185,23 @@ class Recovery:
             try:
                 broker = await tenant.open(incarnation)
                 await _undo(tenant, broker, keys)
-                await pay(self._bus, tenant, broker)
+                await self._apply_intent(tenant, broker)
             except StoreError as error:
                 tenant.problem = str(error)
-                self._bus.tell(error)
+                self._listener.tell(error)
             else:
                 opened.append((tenant, broker))
         return opened
+
+    async def _apply_intent(self, partition: PartitionHost, broker: Broker) -> None:
+        settings = partition.settings
+        if not settings.topic or settings.partitions > 1:
+            return  # only rules can be intended, and those of a partitioned topic cannot change in a transaction
+        intent = await partition.run(transactions.intent(broker))
+        if intent:
+            await self._listener.apply_intent(partition, intent)
+            transactions.remove_intent(broker)
+            await partition.store.synced()
 
     async def _settle_doubt(self, store: StoreHost) -> None:
         """Strikes the doubt off; one that comes up meanwhile is written down after that."""
@@ -170,7 +209,7 @@ class Recovery:
         if doubt is None:
             return
         try:
-            await self._bus.catalogue.write(Changes().delete(records.DOUBT + store.store_id))
+            await self._catalogue.write(Changes().delete(records.DOUBT + store.store_id))
         except ServerBusy:
             self._doubted.setdefault(store.store_id, doubt)
             raise
@@ -179,9 +218,9 @@ class Recovery:
         try:
             promise.result()
         except (ServerBusy, QuotaExceeded):
-            return  # what remains of deleted entities is looked for again when the next store returns
+            return  # tombstones are looked at again when the next store returns
         except PolybusError as error:
-            self._bus.tell(error)
+            self._listener.tell(error)
 
 
 def _check_still_open(store: StoreHost, opening: int) -> None:
@@ -238,9 +277,7 @@ async def _undo(partition: PartitionHost, broker: Broker, keys: list[bytes]) -> 
     if not own:
         return
     await partition.run(moving.undo(broker, own))
-    done: Promise[None] = Promise()
-    broker.out().replies.append((done.reply, None, None))
-    await done
+    await partition.store.synced()
 
 
 async def _remove_marks(marks: Marks) -> None:
@@ -251,9 +288,7 @@ async def _remove_marks(marks: Marks) -> None:
             raise store.unavailable()
         for key, _ in rows:
             store.batch.delete(key)
-        done: Promise[None] = Promise()
-        store.batch.replies.append((done.reply, None, None))
-        waiting.append(done)
         store.touch()
+        waiting.append(store.synced())
     for done in waiting:
         await done

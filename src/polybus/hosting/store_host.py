@@ -15,11 +15,15 @@ from typing import Protocol, TypeVar
 from polybus.errors import PartitionUnavailable, PolybusError, QuotaExceeded, StoreError, StoreFull
 from polybus.limits import REOPEN_MS, REOPEN_MS_MAX, UNCOMMITTED_BYTES
 from polybus.partition.output import Output
+from polybus.partition.reading import has_rows
+from polybus.partition.records import after
 from polybus.promise import Loop, Promise
 from polybus.rows import Read
 from polybus.store.driver import StoreDriver
 
 T = TypeVar("T")
+PROBE_KEY = b"~probe"
+"""A key that no table has: deleting it changes nothing, and is a commit with a sync like any other."""
 
 
 class StoreState(enum.Enum):
@@ -153,7 +157,23 @@ class StoreHost:
             done.resolve(None)
         return done
 
+    def probe(self) -> Promise[None]:
+        """Settled when a commit that changes nothing has come through: by it one knows that the store commits."""
+        self.batch.delete(PROBE_KEY)
+        self.touch()
+        return self.synced()
+
+    def delete_rows(self, prefix: bytes) -> Promise[None]:
+        """Removes every row whose key begins so; settled when that is on disk."""
+        self.batch.delete_range(prefix, after(prefix))
+        self.touch()
+        return self.synced()
+
     # Reads
+
+    def has_rows(self, prefix: bytes) -> Promise[bool]:
+        """Whether there is any row whose key begins so."""
+        return self.run(has_rows(prefix))
 
     def run(self, steps: Generator[Read, list[object], T]) -> Promise[T]:
         """Drives a broker's verb, giving it the rows that it asks for."""

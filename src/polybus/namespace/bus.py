@@ -14,22 +14,25 @@ from polybus.clock import Clock
 from polybus.errors import ConfigError, PolybusError, ServerBusy, StoreError
 from polybus.hosting import catalogue as records
 from polybus.hosting.catalogue import Catalogue, Changes, decode
+from polybus.hosting.partition_client import PartitionClient
 from polybus.hosting.partition_host import PartitionHost
 from polybus.hosting.recovery import Recovery
 from polybus.hosting.store_host import StoreHost
+from polybus.namespace.delivery.transaction_rules import apply_intent
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.entities.tiers import STANDARD, Tier
 from polybus.namespace.jobs.job import Jobs
 from polybus.namespace.management.auditing import Auditing
-from polybus.namespace.management.cleanup import Remains
+from polybus.namespace.management.cleanup import Cleanup
 from polybus.namespace.namespace import Namespace
 from polybus.namespace.pipeline.cursors import Cursors
 from polybus.namespace.pipeline.publishing import Publishing
-from polybus.partition.broker import Broker
-from polybus.partition.reading import has_rows
 from polybus.partition.records import partitions_prefix
 from polybus.partition.settings import Bounds
-from polybus.promise import Loop, Promise, spawn
+from polybus.promise import Loop, Promise, resolved, spawn
+
+Store = StoreHost
+"""A messaging store of the bus, as those who show and probe stores know it."""
 
 
 def random_key() -> str:
@@ -59,8 +62,8 @@ class Bus:
         """How much of each partition is in memory; to be changed before the start, if at all."""
         self.namespaces: dict[str, Namespace] = {}
         self.entities: dict[int, Entity] = {}
-        self.remains = Remains(self)
-        self.recovery = Recovery(self)
+        self.cleanup = Cleanup(self)
+        self.recovery = Recovery(catalogue, stores, loop, self)
         self.cursors = Cursors(self)
         self.publishing = Publishing(self)
         self.auditing = Auditing(self)
@@ -120,7 +123,7 @@ class Bus:
         for store in [store for store in self.stores if store.available and not self._is_noted(store)]:
             try:
                 # What a catalogue has placed there is its own, also where it did not come to note the store.
-                foreign = not store.tenants and await store.run(has_rows(partitions_prefix()))
+                foreign = not store.tenants and await store.has_rows(partitions_prefix())
             except ServerBusy:
                 continue  # it is asked when it opens again
             if foreign:
@@ -244,7 +247,7 @@ class Bus:
             namespace.transactions.clock_moved()
         for entity in self.entities.values():
             for partition in entity.partitions:
-                partition.tick()
+                partition.clock_moved()
         self.delete_idle()
 
     def delete_idle(self) -> None:
@@ -255,15 +258,19 @@ class Bus:
         self.publishing.sweep()
         self.auditing.trim()
 
+    # What recovery asks
+
+    def apply_intent(self, partition: PartitionHost, intent: bytes) -> Promise[None]:
+        topic = self.entities.get(partition.entity_id)
+        return resolved(None) if topic is None else spawn(apply_intent(self, topic, intent))
+
+    def recovered(self) -> Promise[None]:
+        return spawn(self.cleanup.resume())
+
     # Partitions
 
-    def partition_opening(self, partition: PartitionHost, broker: Broker) -> None:
-        """A partition is about to serve: nothing may have happened to its messages yet."""
-        self.cursors.prepare(partition, broker)
-
-    def partition_changed(self, partition: PartitionHost) -> None:
+    def partition_changed(self, partition: PartitionClient) -> None:
         """A partition serves, or no longer does."""
-        self.cursors.partition_changed(partition)
         self.publishing.partition_changed(partition)
 
     def entity_by_id(self, entity_id: int) -> Entity | None:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from polybus.errors import EntityNotFound, MessageLockLost, OperationConflict, ServerBusy
+from polybus.errors import EntityNotFound, MessageLockLost, OperationConflict, PolybusError, ServerBusy
+from polybus.hosting.partition_client import PartitionClient
 from polybus.message.message import Message
 from polybus.namespace.delivery.forwarder import Forwarder
 from polybus.namespace.delivery.routing import partition_for
@@ -21,10 +22,8 @@ from polybus.namespace.entities.names import Address, fold
 from polybus.namespace.entities.tiers import Tier
 from polybus.namespace.entities.timespan import INFINITE_MS
 from polybus.namespace.management.changes import Management
-from polybus.partition.broker import Broker, read_token
-from polybus.partition.entry import Entry
-from polybus.partition.output import Reply
-from polybus.promise import spawn
+from polybus.partition.tokens import read_token
+from polybus.promise import Promise, Reply, rejected, spawn
 
 if TYPE_CHECKING:
     from polybus.namespace.bus import Bus
@@ -37,7 +36,7 @@ class Namespace:
         self.entities: dict[str, Entity] = {}
         self.created_ms = bus.clock.now().wall_ms
         self.sender = Sender(bus.recovery, bus.loop, bus.clock)
-        self.forwarder = Forwarder(bus, bus.loop, bus.clock)
+        self.forwarder = Forwarder(bus, bus.loop)
         self.management = Management(self, bus.new_key)
         self.transactions = Transactions(bus.loop, bus.clock, TransactionRules(bus, self.management))
 
@@ -75,18 +74,15 @@ class Namespace:
         """
         self.sender.send(entity, messages, reply, context)
 
-    # Forwarding: the brokers' router
+    # What its partitions ask, and tell
 
-    def route(self, destination: str, entry: Entry) -> tuple[int, int]:
+    def route(self, destination: str, key: str | None, message_id: str | None) -> tuple[int, int]:
         """The partition that takes a forwarded message: by the destination's own rules (E2)."""
         entity = self.entity(destination)
         if not entity.partitioned:
             return entity.id, 0
-        key = entry.session_id()
-        if key is None:
-            key = entry.loaded().partition_key
         if key is None and entity.detects_duplicates:
-            key = entry.message_id()
+            key = message_id
         if key is not None:
             return entity.id, partition_for(key, len(entity.partitions))
         for _ in entity.partitions:
@@ -96,25 +92,23 @@ class Namespace:
                 return entity.id, index
         return entity.id, entity.turn
 
-    def outbox_grew(self, broker: Broker) -> None:
-        self.forwarder.outbox_grew(broker)
+    def outbox_ready(self, partition: PartitionClient) -> None:
+        self.forwarder.outbox_ready(partition)
+
+    def changed(self, partition: PartitionClient) -> None:
+        self.bus.partition_changed(partition)
+
+    def failed(self, error: PolybusError) -> None:
+        self.bus.tell(error)
 
     # Settling by token
 
-    def delivery_of(self, entity: Entity, log_id: int, token: bytes) -> Delivery:
+    def delivery_of(self, entity: Entity, log_id: int, token: bytes) -> Promise[Delivery]:
         """The delivery that a lock token names, whichever link it went out on."""
-        entity_id, index, incarnation, lock = read_token(token)
+        entity_id, index, _, _ = read_token(token)
         if entity_id != entity.id or index >= len(entity.partitions):
-            raise MessageLockLost("The lock supplied is invalid: it is not a lock of this entity.")
-        partition = entity.partitions[index]
-        broker = partition.require()
-        entry = broker.locks.get(lock)
-        if broker.incarnation != incarnation or entry is None or entry.log.id != log_id:
-            raise MessageLockLost(
-                "The lock supplied is invalid. Either the lock expired, or the message has already been removed"
-                " from the queue, or was received by a different receiver instance."
-            )
-        return Delivery(partition, entry.log, entry, lock)
+            return rejected(MessageLockLost("The lock supplied is invalid: it is not a lock of this entity."))
+        return entity.partitions[index].find_locked(log_id, token)
 
     # Idle entities
 

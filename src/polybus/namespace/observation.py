@@ -1,15 +1,20 @@
-"""What can be told about entities beyond their counts, for metrics: read from memory, whatever the backlog."""
+"""What entities hold, partition by partition, for metrics and overviews: at the same cost whatever the backlog."""
 
 from __future__ import annotations
 
-from polybus.namespace.entities.entity import Entity
-from polybus.partition.log import KINDS, MAIN, Log
+from polybus.namespace.entities.entity import Counts, Entity, reached
+from polybus.partition.data import Statistics
+from polybus.partition.kinds import KINDS, MAIN
+from polybus.partition.totals import Totals
+
+__all__ = ["Observed", "ObservedEntity", "ObservedPartition", "Totals", "observe"]
 
 
 class Observed:
     """A queue, a topic or a subscription, over the partitions that can be reached."""
 
     def __init__(self) -> None:
+        self.counts = Counts()
         self.sessions = 0
         """Sessions that a receiver holds."""
         self.retained = 0
@@ -20,45 +25,55 @@ class Observed:
 
 
 class ObservedPartition:
-    def __init__(self, index: int, available: bool, active: int, size_bytes: int) -> None:
+    """One partition: where it lies, whether it serves, and what it holds of what was asked for."""
+
+    def __init__(self, index: int, store_id: bytes, store_url: str, max_bytes: int) -> None:
         self.index = index
-        self.available = available
-        self.active = active
-        self.size_bytes = size_bytes
+        self.store_id = store_id
+        self.store_url = store_url
+        self.max_bytes = max_bytes
+        self.available = False
+        self.problem: str | None = None
+        self.active = 0
+        self.size_bytes = 0
+        self.counts = Counts()
 
 
-def observe(entity: Entity, number: int = 0) -> Observed:
-    """A queue or topic (0), or one subscription of a topic."""
-    seen = Observed()
+class ObservedEntity:
+    def __init__(self, numbers: list[int]) -> None:
+        self.logs = {number: Observed() for number in numbers}
+        """The queue or topic itself (0), and subscriptions by number."""
+        self.partitions: list[ObservedPartition] = []
+
+
+async def observe(entity: Entity, numbers: list[int]) -> ObservedEntity:
+    """A queue or topic (0) and subscriptions: each over all partitions, and each partition over all of them."""
+    seen = ObservedEntity(numbers)
     for partition in entity.partitions:
-        for kind in range(KINDS):
-            log = None if partition.broker is None else partition.broker.logs.get(number * KINDS + kind)
-            if log is not None:
-                _add(seen, log)
+        store = partition.store
+        own = ObservedPartition(partition.index, store.store_id, store.url, partition.settings.max_bytes)
+        found = await reached(partition.statistics(numbers))
+        own.available = found is not None
+        own.problem = partition.problem or (store.last_error if found is None else None)
+        if found is not None:
+            _add(seen, own, found)
+        seen.partitions.append(own)
     return seen
 
 
-def _add(seen: Observed, log: Log) -> None:
-    seen.retained += log.retained
-    seen.retained_bytes += log.retained_bytes
-    if log.kind != MAIN:
-        return
-    if log.sessions is not None:
-        seen.sessions += len(log.sessions.held)
-    heads = [log.ready[0]] if log.ready else []
-    if log.returned:
-        heads.append(log.returned[0][1])
-    for entry in heads:
-        seen.oldest_ms = entry.enqueued_ms if seen.oldest_ms is None else min(seen.oldest_ms, entry.enqueued_ms)
-
-
-def observe_partitions(entity: Entity) -> list[ObservedPartition]:
-    found = []
-    for partition in entity.partitions:
-        broker = partition.broker
-        if broker is None:
-            found.append(ObservedPartition(partition.index, False, 0, 0))
-            continue
-        active = sum(log.active for log_id, log in broker.logs.items() if log_id % KINDS == MAIN)
-        found.append(ObservedPartition(partition.index, True, active, broker.size))
-    return found
+def _add(seen: ObservedEntity, partition: ObservedPartition, found: Statistics) -> None:
+    partition.size_bytes = found.size
+    if 0 in seen.logs:
+        partition.counts.add_whole(found)
+        seen.logs[0].counts.add_whole(found)
+    for log in found.logs:
+        own = seen.logs[log.id // KINDS]
+        own.counts.add(log)
+        partition.counts.add(log)
+        own.retained += log.retained
+        own.retained_bytes += log.retained_bytes
+        if log.id % KINDS == MAIN:
+            partition.active += log.active
+            own.sessions += log.sessions
+            if log.oldest_ms is not None:
+                own.oldest_ms = log.oldest_ms if own.oldest_ms is None else min(own.oldest_ms, log.oldest_ms)

@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Protocol
 
 from polybus.errors import ConfigError, StoreError
-from polybus.hosting.backup_files import write_manifest
 from polybus.operations.catalogue_facts import CatalogueFacts
 from polybus.operations.findings import Findings
 from polybus.operations.store_reader import DATABASE, OpenStoreReader, StoreReader, open_reader
+from polybus.store.backup_files import write_manifest
 from polybus.store.base import Store
 from polybus.store.copying import copy_into_folder
 from polybus.store.folder import sync_folder

@@ -9,7 +9,7 @@ from polybus.operations.findings import NUMBER_MASK
 from polybus.operations.message_tables import BROKEN, read_message
 from polybus.partition import records
 from polybus.partition.duplicates import DuplicateHistory
-from polybus.partition.log import MAIN
+from polybus.partition.kinds import MAIN
 from polybus.partition.records import Stored
 from polybus.partition.stages import Stages
 from polybus.rows import Row
@@ -36,7 +36,7 @@ class BrokerTables:
         self._walk_inbox()
         self._walk_duplicates()
         self._walk_stages()
-        self._walk_owed()
+        self._walk_intent()
 
     def _prefix(self, table: bytes) -> bytes:
         return self._partition.prefix + table
@@ -161,8 +161,8 @@ class BrokerTables:
 
     # Transactions
 
-    def _walk_owed(self) -> None:
-        for key, value in self._rows(records.OWED):
+    def _walk_intent(self) -> None:
+        for key, value in self._rows(records.INTENT):
             try:
                 records.unsealed(value, "what a transaction owes")
             except BROKEN as error:

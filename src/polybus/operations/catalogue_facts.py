@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from polybus.errors import ArgumentError, PolybusError, StoreVersionMismatch
 from polybus.hosting import catalogue
-from polybus.namespace.delivery.routing import HASH_VERSION
+from polybus.hosting.catalogue import HASH_VERSION
 from polybus.namespace.entities.codec import from_dict
 from polybus.namespace.entities.description import (
     Description,
@@ -26,7 +26,7 @@ _TABLES: Final = (
     catalogue.ENTITY,
     catalogue.SUBSCRIPTION,
     catalogue.RULE,
-    catalogue.REMAINS,
+    catalogue.TOMBSTONE,
     catalogue.DOUBT,
     catalogue.CURSOR,
     catalogue.PRODUCER,
@@ -107,7 +107,7 @@ class CatalogueFacts:
         reading = {
             catalogue.ENTITY: self._read_entity,
             catalogue.SUBSCRIPTION: self._read_subscription,
-            catalogue.REMAINS: self._read_remains,
+            catalogue.TOMBSTONE: self._read_remains,
             catalogue.DOUBT: self._read_doubt,
         }
         names: set[tuple[bytes, str]] = set()

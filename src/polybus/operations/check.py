@@ -12,14 +12,14 @@ from pathlib import Path
 
 from polybus.amqp.codec import decode
 from polybus.errors import ProtocolError, StoreCorrupt, StoreError
+from polybus.hosting.partition_host import MARKS
 from polybus.hosting.places import own_stores
-from polybus.namespace.delivery.sender import MARKS
 from polybus.operations.catalogue_facts import CatalogueFacts, EntityFacts
 from polybus.operations.findings import PREFIX_BYTES, CheckFinding, Findings
 from polybus.operations.message_tables import BROKEN
 from polybus.operations.partition_check import PartitionCheck
 from polybus.operations.store_reader import StoreReader, open_reader
-from polybus.partition.log import DEAD_LETTER, KINDS, MAIN
+from polybus.partition.kinds import DEAD_LETTER, KINDS, MAIN
 from polybus.partition.records import after, unsealed
 
 

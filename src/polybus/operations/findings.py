@@ -35,7 +35,7 @@ _TABLES: Final = {
     records.STAGED: "staged",
     records.STAGES: "stages",
     records.EVENTS: "events",
-    records.OWED: "owed to the catalogue",
+    records.INTENT: "intent for the catalogue",
 }
 TABLES: Final = frozenset(_TABLES)
 LOG_TABLES: Final = (
@@ -52,7 +52,7 @@ LOG_TABLES: Final = (
 _LOG_NUMBER: Final = PREFIX_BYTES + 1 + 4 + 8
 KEY_BYTES: Final = {
     records.META: PREFIX_BYTES + 1,
-    records.OWED: PREFIX_BYTES + 1,
+    records.INTENT: PREFIX_BYTES + 1,
     records.LOG_META: PREFIX_BYTES + 1 + 4,
     records.ACTIVE: _LOG_NUMBER,
     records.DEFERRED: _LOG_NUMBER,

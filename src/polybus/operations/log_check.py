@@ -14,7 +14,7 @@ from polybus.operations.findings import NUMBER_MASK
 from polybus.operations.message_tables import BROKEN, PAST_ALL, SettledIndex, read_message, session_of
 from polybus.operations.order import LogOrder
 from polybus.partition import events, records
-from polybus.partition.log import KINDS, MAIN
+from polybus.partition.kinds import KINDS, MAIN
 from polybus.partition.records import SettledMark, Stored
 from polybus.rows import Row
 

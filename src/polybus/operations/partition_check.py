@@ -20,7 +20,7 @@ from polybus.operations.lookups import Lookups
 from polybus.operations.message_tables import BROKEN
 from polybus.operations.store_reader import StoreReader
 from polybus.partition import records
-from polybus.partition.log import KINDS, MAIN, TRANSFER_DEAD_LETTER
+from polybus.partition.kinds import KINDS, MAIN, TRANSFER_DEAD_LETTER
 from polybus.rows import Row
 
 _UNCOUNTED: Final = LogCounters(None)

@@ -15,10 +15,10 @@ from functools import partial
 from pathlib import Path
 
 from polybus.errors import ConfigError
-from polybus.hosting.backup_files import MANIFEST, NotWhole, files_of, read_manifest, sync_all, verify
 from polybus.operations.backup import whole_or_nothing
 from polybus.operations.check import Report, catalogue_url, check, store_urls
 from polybus.operations.store_reader import StoreReader, open_reader
+from polybus.store.backup_files import MANIFEST, NotWhole, files_of, read_manifest, sync_all, verify
 from polybus.store.base import Row, Store
 from polybus.store.copying import PAST_ALL_KEYS, copy_rows
 from polybus.store.folder import sync_folder

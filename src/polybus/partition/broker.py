@@ -7,7 +7,6 @@ know and memory does not hold it asks for by yielding a read; whoever drives it 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Generator
 from typing import Final, Protocol, TypeVar
 from uuid import UUID
@@ -18,25 +17,25 @@ from polybus.partition import records
 from polybus.partition.bodies import Bodies
 from polybus.partition.duplicates import DuplicateHistory
 from polybus.partition.entry import Entry
+from polybus.partition.kinds import KINDS, MAIN
 from polybus.partition.lock_ends import LockEnds
-from polybus.partition.log import KINDS, MAIN, Log
+from polybus.partition.log import Log
 from polybus.partition.output import Output, Sink
 from polybus.partition.sessions import SessionBook
 from polybus.partition.settings import EntitySettings, LogSettings
 from polybus.partition.stages import Stages
 from polybus.partition.timetable import NOT_DUE, Timetable
+from polybus.partition.tokens import token_head
 from polybus.partition.unsynced import Rescheduled, Unsynced
 from polybus.rows import Get, Read, Row, Scan
 
-__all__ = ["NOT_DUE", "Answer", "Broker", "Router", "Steps", "read_token"]
+__all__ = ["NOT_DUE", "Answer", "Broker", "Router", "Steps"]
 
 Answer = list[object]
 Result = TypeVar("Result")
 Steps = Generator[Read, Answer, Result]
 """A verb that may need rows: it yields reads, is sent their answers, and returns its result."""
 
-_TOKEN: Final = struct.Struct(">IHIHI")
-_TOKEN_HEAD: Final = struct.Struct(">IHI")
 _OPEN_ROWS: Final = 1_000
 
 
@@ -67,7 +66,8 @@ class Broker:
         self.sink = sink
         self.router = router
         self.incarnation = incarnation
-        self._token_head = _TOKEN_HEAD.pack(entity_id, index, incarnation)
+        self.token_head = token_head(entity_id, index, incarnation)
+        """What the tokens of all its locks begin with."""
         self.prefix = records.partition_prefix(entity_id, index)
         self.meta_key = self.prefix + records.META
         self.number_base = index << 48
@@ -336,15 +336,9 @@ class Broker:
 
     def token(self, number: int) -> bytes:
         """A lock's token: it names the entity, the partition and this incarnation of its broker."""
-        return self._token_head + number.to_bytes(6, "big")
+        return self.token_head + number.to_bytes(6, "big")
 
     def new_id(self) -> UUID:
         """A fresh id for rules that ask for one: unique, and the same again when the same history is replayed."""
         self.ids += 1
         return UUID(bytes=self.token(1 << 47 | self.ids))
-
-
-def read_token(token: bytes) -> tuple[int, int, int, int]:
-    """(entity id, partition index, incarnation, lock number) of a token's sixteen bytes."""
-    entity, index, incarnation, high, low = _TOKEN.unpack(token)
-    return entity, index, incarnation, high << 32 | low

@@ -8,12 +8,12 @@ from __future__ import annotations
 from polybus.clock import Now
 from polybus.partition import events
 from polybus.partition.broker import Broker, Steps
+from polybus.partition.data import Moved
 from polybus.partition.entry import Entry
 from polybus.partition.log import Log
-from polybus.partition.moving import Moved
-from polybus.partition.output import Reply
 from polybus.partition.reading import find, let_go
 from polybus.partition.storing import copy_into, enter, note, remove
+from polybus.promise import Reply
 
 
 def delete(broker: Broker, log: Log, now: Now, numbers: list[int], reply: Reply, context: object) -> Steps[None]:

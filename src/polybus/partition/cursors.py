@@ -10,6 +10,7 @@ from polybus.errors import StoreCorrupt
 from polybus.message.message import Message
 from polybus.partition import records
 from polybus.partition.broker import Broker, Steps
+from polybus.partition.data import Records
 from polybus.partition.log import Log
 from polybus.partition.reading import rows_of, settled_between
 from polybus.partition.records import Stored
@@ -77,6 +78,21 @@ def oldest_kept_ms(log: Log) -> Steps[int | None]:
     return records.SettledMark(rows_of(rows)[0][1]).settled_ms if rows else None
 
 
+def excess(broker: Broker, log: Log, since_ms: int, max_bytes: int) -> Steps[int]:
+    """The position up to which kept messages were settled before a time, or are too many; 0 where none are."""
+    over = log.retained_bytes - max_bytes
+    start = records.number_key(log.settled_prefix, log.trimmed_to + 1)
+    rows = yield Scan(start, records.after(log.settled_prefix), broker.bounds.sweep_rows)
+    position = 0
+    for _, value in rows_of(rows):
+        mark = records.SettledMark(value)
+        if over <= 0 and mark.settled_ms > since_ms:
+            break
+        position = mark.position
+        over -= mark.size
+    return position
+
+
 class RangeRow:
     """A message of a range read: its record and its bytes, wherever they lay."""
 
@@ -85,29 +101,6 @@ class RangeRow:
     def __init__(self, stored: Stored, raw: bytes) -> None:
         self.stored = stored
         self.raw = raw
-
-
-class Records:
-    """Messages of a range read as they are stored, each whole, and the position up to which they are complete."""
-
-    __slots__ = ("after", "complete_to", "settled", "values")
-
-    def __init__(self, complete_to: int) -> None:
-        self.complete_to = complete_to
-        self.after = b""
-        """The key from which the next read goes on; empty where nothing was found."""
-        self.values: list[bytes] = []
-        self.settled = b""
-        """For each message 1 where it is settled and only kept for a cursor, else 0."""
-
-    @property
-    def positions(self) -> list[int]:
-        return [records.position_and_body(value)[0] for value in self.values]
-
-    @property
-    def last_position(self) -> int:
-        """That of the last message, of which there is one."""
-        return records.position_and_body(self.values[-1])[0]
 
 
 def read_range(

@@ -21,7 +21,7 @@ class Deferrals(Unsynced):
     def put(self, entry: Entry) -> None:
         self.entries[entry.sequence] = entry
 
-    def rest(self, entry: Entry) -> None:
+    def unlocked(self, entry: Entry) -> None:
         """The entry is no longer locked: it leaves memory as soon as the store shows it as it is."""
         if entry.sequence not in self:
             self.forgotten(entry.sequence)

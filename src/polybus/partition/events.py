@@ -8,6 +8,7 @@ from polybus.amqp.codec import decode, encode
 from polybus.errors import StoreCorrupt
 from polybus.partition import records
 from polybus.partition.broker import Broker, Steps
+from polybus.partition.data import Event
 from polybus.partition.entry import Entry
 from polybus.partition.log import Log
 from polybus.rows import Scan
@@ -20,20 +21,8 @@ DEFERRED: Final = "deferred"
 DEAD_LETTERED: Final = "dead-lettered"
 EXPIRED: Final = "expired"
 DELETED: Final = "deleted"
-
-
-class Event:
-    """One change of one message."""
-
-    def __init__(self, position: int, fields: list[object]) -> None:
-        self.position = position
-        number, change, time_ms, count, reason, enqueued_ms = fields[:6]
-        self.sequence = int(number) if isinstance(number, int) else 0
-        self.change = str(change)
-        self.time_ms = int(time_ms) if isinstance(time_ms, int) else 0
-        self.delivery_count = int(count) if isinstance(count, int) else 0
-        self.reason = None if reason is None else str(reason)
-        self.enqueued_ms = int(enqueued_ms) if isinstance(enqueued_ms, int) else 0
+READ_BYTES: Final = 1 << 20
+"""Events that one read gives at most; whoever wants more goes on behind the last."""
 
 
 def write(broker: Broker, entry: Entry, change: str, reason: str | None) -> None:
@@ -67,6 +56,13 @@ def read_range(log: Log, first: int, last: int, limit: int, max_bytes: int) -> S
     start, end = records.number_key(log.events_prefix, first), records.number_key(log.events_prefix, last + 1)
     found = [read(row) for row in (yield Scan(start, end, limit, max_bytes)) if isinstance(row, tuple)]
     return found, found[-1].position if found else last
+
+
+def read_from(broker: Broker, log_id: int, first: int, limit: int) -> Steps[list[Event]]:
+    """Events of a log from a number on, whether the log is in memory or not."""
+    prefix = records.log_prefix(broker.prefix, records.EVENTS, log_id)
+    rows = yield Scan(records.number_key(prefix, max(first, 1)), records.after(prefix), limit, READ_BYTES)
+    return [read(row) for row in rows if isinstance(row, tuple)]
 
 
 def trim(broker: Broker, log: Log, to: int) -> None:

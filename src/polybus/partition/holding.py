@@ -10,11 +10,11 @@ from polybus.partition import events, receiving, records, settling
 from polybus.partition.broker import Broker, Steps
 from polybus.partition.entry import Entry, entry_from
 from polybus.partition.log import Log
-from polybus.partition.output import Reply
 from polybus.partition.reading import let_go, load_bodies, rows_of, whole
 from polybus.partition.records import Stored
 from polybus.partition.sessions import Session, SessionBook
 from polybus.partition.storing import note, remove
+from polybus.promise import Reply
 from polybus.rows import Get, Scan
 
 SCAN_SESSIONS: Final = 64

@@ -8,10 +8,11 @@ from polybus.message.message import GROUP_ID
 from polybus.message.overlay import Overlay, laid_over
 from polybus.partition import sending, transfers
 from polybus.partition.broker import Broker
+from polybus.partition.data import Transfer
 from polybus.partition.entry import Entry
-from polybus.partition.log import KINDS, MAIN
-from polybus.partition.output import Reply
-from polybus.partition.transfers import MOVED, RESERVED, Transfer
+from polybus.partition.kinds import KINDS, MAIN
+from polybus.partition.transfers import MOVED, RESERVED
+from polybus.promise import Reply
 
 
 def rows_needed(broker: Broker, arriving: list[Transfer]) -> list[bytes]:

@@ -8,26 +8,19 @@ here: the broker passes them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from polybus.partition import records
 from polybus.partition.bodies import Bodies
 from polybus.partition.deferrals import Deferrals
 from polybus.partition.entry import Entry
+from polybus.partition.kinds import KINDS, MAIN, NO_FLOOR
 from polybus.partition.settings import Bounds, LogSettings
 from polybus.partition.unsynced import Unsynced
 from polybus.partition.window import Window
 
 if TYPE_CHECKING:
     from polybus.partition.sessions import SessionBook
-
-MAIN: Final = 0
-DEAD_LETTER: Final = 1
-TRANSFER_DEAD_LETTER: Final = 2
-KINDS: Final = 4
-"""A log's id is its subscription's number times this, plus its kind."""
-NO_FLOOR: Final = 1 << 62
-"""No cursor: nothing is kept after it is settled."""
 
 
 class Watcher(Protocol):

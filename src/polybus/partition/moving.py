@@ -4,42 +4,22 @@ from __future__ import annotations
 
 from polybus.clock import Now
 from polybus.errors import MessageTooLarge
+from polybus.message.edit import Edit
 from polybus.message.message import Message, with_body
 from polybus.message.overlay import Overlay
 from polybus.partition import events, records, transfers
 from polybus.partition.broker import Broker, Steps
+from polybus.partition.data import Moved
 from polybus.partition.entry import Entry
 from polybus.partition.log import Log
-from polybus.partition.output import Reply
 from polybus.partition.reading import find, let_go, rows_of
 from polybus.partition.records import Stored
 from polybus.partition.settling import forward_entry
 from polybus.partition.storing import note, remove
 from polybus.partition.transfers import MOVED
 from polybus.partition.upkeep import remove_scheduled
+from polybus.promise import Reply
 from polybus.rows import Get, Scan
-
-
-class Moved:
-    """Which of the numbers were moved; the rest were locked, or gone."""
-
-    def __init__(self, moved: list[int], missing: list[int], locked: list[int]) -> None:
-        self.moved = moved
-        self.missing = missing
-        self.locked = locked
-
-
-class Edit:
-    """What is altered of a message while it moves; everything else stays as its sender wrote it."""
-
-    def __init__(self, largest: int) -> None:
-        self.largest = largest
-        """Bytes that a message with a new body may have where it goes."""
-        self.body: bytes | None = None
-        self.fields: dict[int, object] = {}
-        """Position in the properties list to new value; None takes it away."""
-        self.application: dict[str, object] = {}
-        """Application property to new value; None takes it away."""
 
 
 def move(

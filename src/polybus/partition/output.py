@@ -7,20 +7,17 @@ client sees can depend on a row that is not safe.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from polybus.errors import PolybusError
 from polybus.partition.entry import Entry
 from polybus.partition.unsynced import Unsynced
+from polybus.promise import Reply
 from polybus.rows import Batch
 
 if TYPE_CHECKING:
     from polybus.partition.broker import Broker
     from polybus.partition.log import Log
-
-Reply = Callable[[object, object, PolybusError | None], None]
-"""Called as reply(context, result, error), once, after the commit that the result depends on."""
 
 
 class Output(Batch):

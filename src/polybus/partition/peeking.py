@@ -7,10 +7,12 @@ from typing import Final
 from polybus.clock import Now
 from polybus.message.message import GROUP_ID, Message
 from polybus.message.overlay import overlay_from_bytes
+from polybus.message.peeked import Peeked
 from polybus.message.rendering import STATE_ACTIVE, STATE_DEFERRED, STATE_SCHEDULED, Marks, partition_key_of
 from polybus.partition import records
 from polybus.partition.broker import Broker, Steps
-from polybus.partition.log import MAIN, Log
+from polybus.partition.kinds import MAIN
+from polybus.partition.log import Log
 from polybus.partition.reading import scan, settled_between
 from polybus.partition.records import Stored
 from polybus.rows import Get
@@ -25,16 +27,6 @@ KEPT_ROWS: Final = 256
 MARKS_BYTES: Final = 256
 """The most that the broker's header and annotations add to a message in a reply, and the reply's own frame for it,
 besides the session's id, which they repeat as its key."""
-
-
-class Peeked:
-    """A message that was looked at: nothing about it changed."""
-
-    def __init__(self, message: Message, marks: Marks, size: int) -> None:
-        self.message = message
-        self.marks = marks
-        self.size = size
-        """The most that it takes in a reply."""
 
 
 class _Found:

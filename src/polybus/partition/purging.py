@@ -7,7 +7,8 @@ from typing import Final
 from polybus.partition import records
 from polybus.partition.broker import Broker, Steps
 from polybus.partition.entry import entry_from
-from polybus.partition.log import KINDS, NO_FLOOR, Log
+from polybus.partition.kinds import KINDS, NO_FLOOR
+from polybus.partition.log import Log
 from polybus.partition.reading import load_bodies, rows_of, settled_between
 from polybus.partition.records import Stored
 from polybus.partition.settings import LogSettings

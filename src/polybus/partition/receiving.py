@@ -7,15 +7,15 @@ from polybus.errors import InvalidOperation, MessageNotFound
 from polybus.partition import events, records
 from polybus.partition.broker import Broker, Steps
 from polybus.partition.entry import Entry, entry_from
-from polybus.partition.log import MAIN, Log
-from polybus.partition.peeking import Peeked, peek
+from polybus.partition.kinds import MAIN
+from polybus.partition.log import Log
+from polybus.partition.peeking import peek
 from polybus.partition.reading import find, let_go, load_bodies, rows_of, settled_between, whole
 from polybus.partition.records import Stored
 from polybus.partition.storing import note, remove
 from polybus.rows import Row, Scan
 
 __all__ = [
-    "Peeked",
     "check_receivable",
     "load_page",
     "lock_deferred",

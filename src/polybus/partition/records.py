@@ -38,7 +38,7 @@ INBOX: Final = b"R"  # source -> the last number taken over from it
 STAGED: Final = b"G"  # stage, number -> messages not yet published, from this number on
 STAGES: Final = b"H"  # stage -> what is known of it
 EVENTS: Final = b"A"  # log, position -> event
-OWED: Final = b"O"  # one row: what a transaction owes the catalogue
+INTENT: Final = b"O"  # one row: what a transaction still has to do in the catalogue
 
 _PREFIX: Final = struct.Struct(">cIH")
 _LOG: Final = struct.Struct(">I")

@@ -6,10 +6,10 @@ from polybus.clock import Now
 from polybus.message.message import TIME_MAX_MS, Message, with_scheduled_time
 from polybus.partition import records
 from polybus.partition.broker import Broker, Steps
-from polybus.partition.moving import Moved
-from polybus.partition.output import Reply
+from polybus.partition.data import Moved
 from polybus.partition.records import Stored
 from polybus.partition.upkeep import still_scheduled, take_back
+from polybus.promise import Reply
 
 
 def cancel_those(broker: Broker, now: Now, numbers: list[int], reply: Reply, context: object) -> Steps[None]:

@@ -13,11 +13,12 @@ from polybus.message.view import View
 from polybus.partition import cursors, events, records, transfers
 from polybus.partition.broker import Broker
 from polybus.partition.entry import Entry
-from polybus.partition.log import DEAD_LETTER, KINDS, MAIN, Log
-from polybus.partition.output import Reply
+from polybus.partition.kinds import DEAD_LETTER, KINDS, MAIN
+from polybus.partition.log import Log
 from polybus.partition.rule_changes import lay_over
 from polybus.partition.settling import HEADER_DESCRIPTION, HEADER_REASON, oversized
 from polybus.partition.storing import enter, expiry_of, note
+from polybus.promise import Reply
 from polybus.rules.rule import Copy
 
 SESSION_MISSING: Final = (

@@ -4,23 +4,11 @@ from __future__ import annotations
 
 from polybus.partition import holding, records
 from polybus.partition.broker import Steps
+from polybus.partition.data import ListedSession
 from polybus.partition.holding import LIST_ROWS, book, stored_state
 from polybus.partition.log import Log
 from polybus.partition.reading import rows_of
 from polybus.rows import Scan
-
-
-class ListedSession:
-    def __init__(self, session_id: str, messages: int) -> None:
-        self.id = session_id
-        self.messages = messages
-        """Active ones, those that its holder has locked included."""
-        self.locked = 0
-        self.holder: str | None = None
-        self.locked_until_ms = 0
-        """In wall time; 0 where nobody holds it."""
-        self.state_bytes = 0
-        self.state_updated_ms = 0
 
 
 def list_sessions(log: Log, after: str | None, limit: int) -> Steps[list[ListedSession]]:

@@ -18,10 +18,11 @@ from polybus.message.rendering import merged_properties
 from polybus.partition import events, transfers
 from polybus.partition.broker import Broker
 from polybus.partition.entry import Entry
-from polybus.partition.log import DEAD_LETTER, KINDS, MAIN, Log
-from polybus.partition.output import Reply
-from polybus.partition.storing import copy_into, enter, note, remove, rest, rewrite
+from polybus.partition.kinds import DEAD_LETTER, KINDS, MAIN
+from polybus.partition.log import Log
+from polybus.partition.storing import copy_into, enter, note, put_deferred, remove, rewrite
 from polybus.partition.totals import BY_RECEIVER
+from polybus.promise import Reply
 
 MAX_DELIVERY_REASON: Final = "MaxDeliveryCountExceeded"
 HEADER_REASON: Final = "HeaderSizeExceeded"
@@ -84,7 +85,7 @@ def count_delivery(broker: Broker, entry: Entry, change: str) -> None:
     _let_go(broker, entry, returns=True)
     batch = rewrite(broker, entry)
     if entry.deferred:
-        log.deferrals.rest(entry)
+        log.deferrals.unlocked(entry)
     else:
         entry.returning = log.sessions is not None
         batch.arrivals.append(entry)
@@ -124,14 +125,14 @@ def settle_defer(broker: Broker, entry: Entry, now: Now, properties: Properties 
     _let_go(broker, entry)
     if entry.deferred:
         rewrite(broker, entry)
-        log.deferrals.rest(entry)
+        log.deferrals.unlocked(entry)
         return
     twin = copy_into(broker, log, entry)
     twin.position = entry.position
     twin.rank = entry.rank
     twin.expires_ms = entry.expires_ms
     remove(broker, entry)
-    rest(broker, twin)
+    put_deferred(broker, twin)
 
 
 def dead_letter(
@@ -211,7 +212,7 @@ def give_back(broker: Broker, entry: Entry) -> None:
     log = entry.log
     if entry.deferred:
         _let_go(broker, entry)
-        log.deferrals.rest(entry)
+        log.deferrals.unlocked(entry)
         return
     _let_go(broker, entry, returns=True)
     if log.sessions is not None:

@@ -15,10 +15,10 @@ from polybus.limits import STAGE_BLOCK_BYTES, STAGE_BLOCK_ROWS
 from polybus.message.message import Message
 from polybus.partition import records, sending, storing
 from polybus.partition.broker import Broker, Steps
-from polybus.partition.log import MAIN
-from polybus.partition.output import Reply
+from polybus.partition.kinds import MAIN
 from polybus.partition.reading import rows_of, scan
 from polybus.partition.stages import Stage
+from polybus.promise import Reply
 from polybus.rows import Get, Scan
 
 STAGE_BYTES: Final = 16

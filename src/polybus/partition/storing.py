@@ -93,7 +93,7 @@ def enter(broker: Broker, log: Log, entry: Entry) -> bytes:
     return key
 
 
-def rest(broker: Broker, entry: Entry) -> Output:
+def put_deferred(broker: Broker, entry: Entry) -> Output:
     """Puts an entry among the deferred messages of its log, with the position it had."""
     log = entry.log
     batch = broker.out(log)

@@ -6,23 +6,18 @@ leaves nothing, and the commit is one batch that is there wholly or not at all.
 
 from __future__ import annotations
 
-from typing import Final
-
 from polybus.clock import Now
 from polybus.errors import MessageLockLost, SessionLockLost
 from polybus.message.message import Message
+from polybus.message.outcome import ABANDON, COMPLETE, DEAD_LETTER, DEFER
 from polybus.message.overlay import Overlay
 from polybus.partition import records, sending, settling, transfers
 from polybus.partition.broker import Broker, Steps
 from polybus.partition.entry import Entry
-from polybus.partition.log import MAIN, Log
-from polybus.partition.output import Reply
+from polybus.partition.kinds import MAIN
+from polybus.partition.log import Log
+from polybus.promise import Reply
 from polybus.rows import Get
-
-COMPLETE: Final = "complete"
-ABANDON: Final = "abandon"
-DEFER: Final = "defer"
-DEAD_LETTER: Final = "dead-letter"
 
 
 class Settlement:
@@ -53,8 +48,8 @@ class Work:
         self.transfers: list[tuple[str, Message]] = []
         self.reserved: dict[Message, int] = {}
         """The numbers of scheduled messages, which their sender knows before the commit."""
-        self.owed = b""
-        """What has to be done elsewhere once the commit is there: written with it, and struck off when done."""
+        self.intent = b""
+        """What has to be done elsewhere once the commit is there: written with it, and removed when it is applied."""
 
 
 def hold(
@@ -91,18 +86,16 @@ def reserve(broker: Broker, count: int, reply: Reply, context: object) -> None:
     broker.out(log).replies.append((reply, context, numbers))
 
 
-def owed(broker: Broker) -> Steps[bytes]:
-    """What the last transaction still owes; empty where it owes nothing."""
-    answer = yield Get([broker.prefix + records.OWED])
+def intent(broker: Broker) -> Steps[bytes]:
+    """What the last transaction still has to do elsewhere; empty where everything is applied."""
+    answer = yield Get([broker.prefix + records.INTENT])
     value = answer[0]
-    return records.unsealed(value, "what a transaction owes") if isinstance(value, bytes) else b""
+    return records.unsealed(value, "a transaction's intent") if isinstance(value, bytes) else b""
 
 
-def settle_owed(broker: Broker, reply: Reply, context: object) -> None:
-    """What was owed is done; replies after the commit that strikes it off."""
-    batch = broker.out()
-    batch.delete(broker.prefix + records.OWED)
-    batch.replies.append((reply, context, None))
+def remove_intent(broker: Broker) -> None:
+    """What the last transaction intended elsewhere is applied."""
+    broker.out().delete(broker.prefix + records.INTENT)
 
 
 def commit(
@@ -131,8 +124,8 @@ def commit(
             overlay.application[transfers.RESERVED] = work.reserved[message]
         entry = Entry(log, broker.next_sequence(log), message, wall_ms, 0, 0, overlay, message.size)
         transfers.forward(broker, log, entry, destination)
-    if work.owed:
-        broker.out().put(broker.prefix + records.OWED, records.sealed(work.owed))
+    if work.intent:
+        broker.out().put(broker.prefix + records.INTENT, records.sealed(work.intent))
     broker.out(log).replies.append((reply, context, None))
 
 

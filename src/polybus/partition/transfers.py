@@ -12,18 +12,17 @@ from typing import Final
 from polybus.clock import Now
 from polybus.errors import BusError
 from polybus.limits import FORWARD_HOPS
-from polybus.message.message import MESSAGE_ID, Message
 from polybus.message.overlay import (
     DEAD_LETTER_DESCRIPTION,
     DEAD_LETTER_REASON,
     NO_TTL,
-    laid_over,
-    overlay_from_bytes,
 )
 from polybus.partition import records
 from polybus.partition.broker import Broker, Steps
+from polybus.partition.data import Transfer
 from polybus.partition.entry import Entry
-from polybus.partition.log import KINDS, MAIN, TRANSFER_DEAD_LETTER, Log
+from polybus.partition.kinds import KINDS, MAIN, TRANSFER_DEAD_LETTER
+from polybus.partition.log import Log
 from polybus.partition.records import Stored
 from polybus.partition.storing import enter
 from polybus.rows import Scan
@@ -34,23 +33,6 @@ MOVED: Final = "x-polybus-subscription"
 is to enter, or 0 for the whole entity."""
 RESERVED: Final = "x-polybus-number"
 """Overlay property of a message that was scheduled in a transaction: its number at the destination."""
-
-
-class Transfer:
-    """A message taken from an outbox, for its destination."""
-
-    def __init__(self, number: int, stored: Stored) -> None:
-        self.number = number
-        self.message = Message(stored.raw, True)
-        self.overlay = overlay_from_bytes(stored.overlay) if stored.overlay else None
-        self.message_id = laid_over(self.overlay, MESSAGE_ID, self.message.message_id)
-        """By which its destination tells duplicates."""
-        self.original = stored.original
-        self.enqueued_ms = stored.enqueued_ms
-        self.expires_ms = stored.expires_ms
-        """When its life ends, which forwarding does not prolong; 0 where it does not."""
-        self.log_id = stored.position
-        """The log it came from: where it rests if nobody takes it."""
 
 
 def forward(broker: Broker, log: Log, entry: Entry, destination: str, dead: bool = False) -> bytes:

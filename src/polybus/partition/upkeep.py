@@ -13,13 +13,13 @@ from polybus.message.overlay import overlay_from_bytes
 from polybus.partition import events, holding, records, sending, settling
 from polybus.partition.broker import Broker, Steps
 from polybus.partition.entry import Entry
-from polybus.partition.log import MAIN
-from polybus.partition.output import Reply
+from polybus.partition.kinds import MAIN
 from polybus.partition.reading import find, rows_of
 from polybus.partition.records import Stored
 from polybus.partition.sessions import Session
 from polybus.partition.storing import note, remove
 from polybus.partition.timetable import NOT_DUE
+from polybus.promise import Reply
 from polybus.rows import Get, Scan
 
 EXPIRED_REASON = "TTLExpiredException"

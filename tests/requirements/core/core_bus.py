@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from polybus.hosting.partition_host import PartitionHost
+from polybus.hosting.partition_client import PartitionClient
 from polybus.message.message import build
+from polybus.message.outcome import ABANDON, DEAD_LETTER, DEFER
 from polybus.namespace.delivery import operations
 from polybus.namespace.delivery.routing import partition_for
 from polybus.namespace.delivery.session_source import HeldSession
@@ -15,7 +16,6 @@ from polybus.namespace.entities.description import SubscriptionDescription, Topi
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.entities.names import parse_address
 from polybus.namespace.entities.rule import RuleDescription
-from polybus.partition import settling
 from polybus.promise import Promise
 from tests.support.sim_store import Fault
 from tests.support.simulation.small_world import Inbox, SmallWorld, body_of
@@ -33,7 +33,7 @@ class CoreBus(SmallWorld):
         described = SubscriptionDescription(topic=topic, name=name, **settings)
         self.do(self.namespace.management.create_subscription(described, rules))
 
-    def partition(self, path: str, key: str) -> PartitionHost:
+    def partition(self, path: str, key: str) -> PartitionClient:
         """The partition that a key selects."""
         partitions = self.namespace.entity(path).partitions
         return partitions[partition_for(key, len(partitions))]
@@ -63,39 +63,36 @@ class CoreBus(SmallWorld):
 
     def complete(self, delivery: Delivery) -> None:
         done: Promise[None] = Promise()
-        settling.complete(delivery.partition.require(), delivery.log, delivery.lock, self.now(), done.reply, None)
+        delivery.partition.complete(delivery, self.now(), done.reply, None)
         self.answer(done)
 
     def abandon(self, delivery: Delivery) -> None:
         done: Promise[None] = Promise()
-        broker = delivery.partition.require()
-        settling.abandon(broker, delivery.log, delivery.lock, self.now(), None, done.reply, None)
+        delivery.partition.settle(delivery, self.now(), ABANDON, None, None, None, done.reply, None)
         self.answer(done)
 
     def defer(self, delivery: Delivery) -> None:
         done: Promise[None] = Promise()
-        broker = delivery.partition.require()
-        settling.defer(broker, delivery.log, delivery.lock, self.now(), None, done.reply, None)
+        delivery.partition.settle(delivery, self.now(), DEFER, None, None, None, done.reply, None)
         self.answer(done)
 
     def dead_letter(self, delivery: Delivery, description: str = "so") -> None:
         done: Promise[None] = Promise()
-        broker, log, lock = delivery.partition.require(), delivery.log, delivery.lock
-        settling.dead_letter(broker, log, lock, self.now(), "why", description, None, done.reply, None)
+        delivery.partition.settle(delivery, self.now(), DEAD_LETTER, "why", description, None, done.reply, None)
         self.answer(done)
 
     def deferred(self, path: str, numbers: list[int]) -> list[Delivery]:
         address = parse_address(path)
         entity = self.namespace.entity(address.entity)
         log_id = entity.log_id(address)
-        return self.do(operations.receive_deferred(self.namespace, entity, log_id, numbers, True, None, self))
+        return self.do(operations.receive_deferred(self.namespace, entity, log_id, numbers, True, None))
 
     def drain(self, path: str) -> list[str]:
         """Receives and completes everything; the bodies in the order in which they came."""
         found: list[str] = []
         while batch := self.take(path, 50):
             for delivery in batch:
-                found.append(body_of(delivery.entry.loaded()))
+                found.append(body_of(delivery.message))
                 self.complete(delivery)
         return found
 
@@ -105,7 +102,7 @@ class CoreBus(SmallWorld):
         address = parse_address(path)
         source = self.namespace.entity(address.entity).session_source(address)
         box = Inbox(0)
-        held = self.do(source.accept(session, box)) if session else self.answer(source.accept_next(box, 1_000))
+        held = self.do(source.accept(session, "core")) if session else self.answer(source.accept_next("core", 1_000))
         held.receiver = box
         return held, box
 
@@ -145,5 +142,5 @@ class CoreBus(SmallWorld):
             host.touch()
             self.world.run_until(lambda host=host: not host.available, 2.0, 0.01)  # type: ignore[misc]
 
-    def store_of(self, partition: PartitionHost) -> int:
+    def store_of(self, partition: PartitionClient) -> int:
         return self.bus.stores.index(partition.store)

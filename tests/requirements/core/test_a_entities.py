@@ -15,6 +15,7 @@ from polybus.namespace.entities.tiers import BASIC, PREMIUM, STANDARD, Tier, Tie
 from polybus.promise import spawn
 from tests.requirements.core.conftest import Maker
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
+from tests.support.inside import broker_of
 
 BOTH = pytest.mark.parametrize("partitions", [1, PARTITIONS], ids=["plain", "partitioned"])
 
@@ -37,7 +38,7 @@ def test_a1_with_fewer_stores_partitions_share_evenly_and_each_has_its_own_broke
     shares = Counter(partition.store.url for partition in entity.partitions)
     assert len(shares) == stores
     assert max(shares.values()) - min(shares.values()) <= 1
-    assert len({id(partition.require()) for partition in entity.partitions}) == PARTITIONS
+    assert len({id(broker_of(partition)) for partition in entity.partitions}) == PARTITIONS
 
 
 def test_a2_the_outage_of_one_store_does_not_make_a_partitioned_entity_unavailable(core: CoreBus) -> None:
@@ -58,7 +59,7 @@ def test_a3_scheduling_dead_letters_and_duplicate_detection(core: CoreBus, parti
     for _ in range(3):
         core.sent("q", "once", message_id="same")
     core.sent("q", "later", message_id="l", scheduled_ms=core.now().wall_ms + 5_000)
-    assert core.namespace.entity("q").counts().scheduled == 1
+    assert core.namespace.entity("q").counts().result().scheduled == 1
     (delivery,) = core.take("q", 5)
     core.dead_letter(delivery)
     assert core.bodies("q/$DeadLetterQueue") == ["once"]
@@ -111,15 +112,15 @@ def test_a4_a_receiver_cannot_tell(core: CoreBus, partitions: int) -> None:
     core.abandon(second)
     core.defer(third)
     core.dead_letter(fourth)
-    (back,) = core.deferred("q", [third.entry.sequence])
+    (back,) = core.deferred("q", [third.sequence])
     core.complete(back)
     assert len(core.bodies("q/$DeadLetterQueue")) == 1
     (again,) = core.take("q")
-    assert again.entry.delivery_count == 1
+    assert again.delivery_count == 1
     core.complete(again)
     core.run(61)
     assert len(core.delete_on_receipt("q", 2)) == 2
-    assert core.namespace.entity("q").counts().active == 0
+    assert core.namespace.entity("q").counts().result().active == 0
 
 
 @pytest.mark.parametrize("partitions", [1, PARTITIONS])

@@ -7,8 +7,9 @@ from collections import Counter
 import pytest
 
 from polybus.errors import InvalidOperation, PartitionUnavailable
+from polybus.hosting.catalogue import HASH_VERSION
 from polybus.message.message import build
-from polybus.namespace.delivery.routing import HASH_VERSION, partition_for
+from polybus.namespace.delivery.routing import partition_for
 from polybus.namespace.entities.description import EntityAvailability
 from polybus.namespace.entities.rule import RuleDescription, SqlActionDescription
 from tests.requirements.core.conftest import Maker
@@ -70,7 +71,7 @@ def test_b2_a_session_that_a_rule_gives_to_its_copies_is_served_by_one_broker(co
     held, box = core.accept("t/Subscriptions/s", "b")
     assert core.take_in_session(held, box, 1) == ["other"]
     assert len(core.bodies("t/Subscriptions/all")) == len(bodies) + 1
-    assert core.namespace.entity("t").counts().transfer == 0
+    assert core.namespace.entity("t").counts().result().transfer == 0
 
 
 def test_b3_a_partition_key_counts_where_there_is_no_session_id(core: CoreBus) -> None:
@@ -83,7 +84,7 @@ def test_b4_a_session_id_and_another_partition_key_are_refused_and_nothing_is_st
     core.queue("q", PARTITIONS)
     with pytest.raises(InvalidOperation):
         core.sent("q", "x", session_id="s", partition_key="k")
-    assert core.namespace.entity("q").counts().total == 0
+    assert core.namespace.entity("q").counts().result().total == 0
     assert indexes(core.sent("q", "x", session_id="s", partition_key="s")) == [core.partition("q", "s").index]
 
 

@@ -10,7 +10,7 @@ from polybus.namespace.delivery import operations
 from polybus.namespace.delivery.source import give_back
 from polybus.namespace.entities.names import parse_address
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
-from tests.support.simulation.small_world import Inbox, body_of
+from tests.support.simulation.small_world import body_of
 
 
 @pytest.mark.parametrize("index", [0, 7, 15])
@@ -18,7 +18,7 @@ def test_c1_a_receive_asks_all_partitions(core: CoreBus, index: int) -> None:
     core.queue("q", PARTITIONS)
     core.sent("q", "x", partition_key=core.key_for("q", index))
     (delivery,) = core.take("q")
-    assert delivery.entry.sequence >> 48 == index
+    assert delivery.sequence >> 48 == index
 
 
 def test_c1_a_subscription_of_a_partitioned_topic_is_received_from_all_partitions(core: CoreBus) -> None:
@@ -27,8 +27,8 @@ def test_c1_a_subscription_of_a_partitioned_topic_is_received_from_all_partition
     for number in range(32):
         core.sent("t", str(number))
     received = core.take("t/Subscriptions/s", 32)
-    assert {delivery.entry.sequence >> 48 for delivery in received} == set(range(PARTITIONS))
-    assert sorted(body_of(d.entry.loaded()) for d in received) == sorted(map(str, range(32)))
+    assert {delivery.sequence >> 48 for delivery in received} == set(range(PARTITIONS))
+    assert sorted(body_of(d.message) for d in received) == sorted(map(str, range(32)))
 
 
 def test_c2_what_others_hold_is_not_received_until_its_lock_runs_out(core: CoreBus) -> None:
@@ -39,16 +39,16 @@ def test_c2_what_others_hold_is_not_received_until_its_lock_runs_out(core: CoreB
     assert core.take("q") == []
     core.run(5)
     again = core.take("q", 4)
-    assert [delivery.entry.delivery_count for delivery in again] == [1] * 4
+    assert [delivery.delivery_count for delivery in again] == [1] * 4
 
 
 def test_c2_what_never_left_for_a_closed_connection_is_given_back_at_once(core: CoreBus) -> None:
     core.queue("q", PARTITIONS)
     core.sent("q", "x")
     (delivery,) = core.take("q")
-    give_back(delivery, core.world.clock)
+    give_back(delivery)
     (again,) = core.take("q")
-    assert again.entry.delivery_count == 0
+    assert again.delivery_count == 0
 
 
 def test_c2_a_sessions_messages_are_given_back_at_once(core: CoreBus) -> None:
@@ -154,7 +154,7 @@ def test_c7_what_is_in_memory_is_received_without_the_stores(core: CoreBus) -> N
     for index in range(len(core.disks)):
         core.set_faults(index, fail_read=1.0)
     rest = core.take("q", 2 * PARTITIONS)
-    assert len({delivery.entry.sequence for delivery in first + rest}) == 2 * PARTITIONS
+    assert len({delivery.sequence for delivery in first + rest}) == 2 * PARTITIONS
 
 
 def test_c5_whoever_waits_for_a_session_looks_again_when_the_stores_can_be_read(core: CoreBus) -> None:
@@ -167,7 +167,7 @@ def test_c5_whoever_waits_for_a_session_looks_again_when_the_stores_can_be_read(
     for store in stores:
         store.driver = None
     source = queue.session_source(parse_address("q"))
-    accepted = source.accept_next(Inbox(1), 60_000)
+    accepted = source.accept_next("test", 60_000)
     core.run(3)
     assert not accepted.settled
     for store, driver in zip(stores, drivers, strict=True):

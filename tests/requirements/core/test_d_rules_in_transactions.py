@@ -17,6 +17,7 @@ from polybus.namespace.entities.rule import CorrelationFilterDescription, RuleDe
 from polybus.partition import transactions
 from polybus.promise import spawn
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
+from tests.support.inside import broker_of, host_of
 from tests.support.sim_store import Fault
 
 BEFORE = {"$default"}
@@ -45,10 +46,10 @@ def seen(core: CoreBus, name: str = "t") -> tuple[list[str], set[str]]:
     return core.bodies(f"{name}/Subscriptions/s"), set(core.namespace.entity(name).subscription("s").rules)
 
 
-def owes(core: CoreBus, name: str = "t") -> bool:
-    """Whether a transaction owes the catalogue something."""
+def has_intent(core: CoreBus, name: str = "t") -> bool:
+    """Whether a transaction still has to do something in the catalogue."""
     partition = core.namespace.entity(name).partitions[0]
-    return core.answer(partition.run(transactions.owed(partition.require()))) != b""
+    return core.answer(host_of(partition).run(transactions.intent(broker_of(partition)))) != b""
 
 
 def test_d6_rules_change_with_the_commit_and_stay(core: CoreBus) -> None:
@@ -133,7 +134,7 @@ def test_d6_a_store_that_fails_during_the_commit(core: CoreBus, fault: str) -> N
         core.commit(transaction)
     core.run(15)
     assert seen(core) == ((["out"], AFTER) if fault == Fault.FAIL_AFTER else (["in"], BEFORE))
-    assert not owes(core)
+    assert not has_intent(core)
     core.restart()
     assert seen(core)[1] == (AFTER if fault == Fault.FAIL_AFTER else BEFORE)
 
@@ -146,13 +147,13 @@ def test_d6_a_catalogue_that_is_away_is_waited_for_by_the_topic_alone(core: Core
     core.run(5)
     core.sent("t", "sky", subject="blue")
     assert seen(core) == (["out", "sky"], AFTER)
-    assert owes(core)
+    assert has_intent(core)
     with pytest.raises(OperationConflict):
         core.do(core.namespace.management.delete_rule("t", "s", "blue"))
     core.heal()
     core.answer(promise)
     core.run(15)
-    assert not owes(core)
+    assert not has_intent(core)
     core.do(core.namespace.management.delete_rule("t", "s", "blue"))
     core.restart()
     assert seen(core)[1] == set()
@@ -174,7 +175,7 @@ def test_d6_the_process_dies_at_any_moment_of_the_commit(core: CoreBus) -> None:
         core.restart()
         core.run(5)
         outcomes.append(seen(core, name))
-        assert not owes(core, name)
+        assert not has_intent(core, name)
     before, after = (["in"], BEFORE), (["out"], AFTER)
     assert all(outcome in (before, after) for outcome in outcomes)
     switch = len(outcomes) - outcomes[::-1].index(before)

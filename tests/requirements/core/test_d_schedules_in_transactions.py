@@ -26,7 +26,7 @@ def cancel(core: CoreBus, path: str, *numbers: int) -> None:
 
 
 def scheduled(core: CoreBus, path: str) -> int:
-    return core.namespace.entity(path).counts().scheduled
+    return core.namespace.entity(path).counts().result().scheduled
 
 
 @pytest.mark.parametrize("partitions", [1, PARTITIONS])
@@ -85,8 +85,8 @@ def test_d5_a_schedule_that_is_due_at_the_commit_is_simply_there(core: CoreBus) 
     assert core.bodies("q") == ["first", "late"]
     assert scheduled(core, "q") == 0
     first, late = core.take("q", 2)
-    assert late.entry.original == reserved
-    assert reserved < first.entry.sequence < late.entry.sequence
+    assert late.original_sequence == reserved
+    assert reserved < first.sequence < late.sequence
 
 
 def test_d5_a_store_that_fails_while_numbers_are_reserved(core: CoreBus) -> None:

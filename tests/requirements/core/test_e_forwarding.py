@@ -9,7 +9,7 @@ import pytest
 
 from polybus.namespace.delivery.redrive import move_messages
 from polybus.namespace.entities.rule import RuleDescription, SqlActionDescription
-from polybus.partition.log import MAIN
+from polybus.partition.kinds import MAIN
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
 from tests.support.sim_store import Fault
 from tests.support.simulation.small_world import body_of
@@ -27,7 +27,7 @@ def test_e1_a_queue_forwards_from_and_to_partitions(core: CoreBus, source: int, 
         core.sent("here", str(number))
     core.run(5)
     assert sorted(core.bodies("there"), key=int) == [str(number) for number in range(32)]
-    assert core.namespace.entity("here").counts().total == 0
+    assert core.namespace.entity("here").counts().result().total == 0
 
 
 @pytest.mark.parametrize(("source", "target"), [(1, 16), (16, 1), (16, 16)])
@@ -156,11 +156,11 @@ def test_e1_what_was_there_before_forwarding_was_turned_on_is_moved_as_well(
         described = replace(topic.subscription("s").description, forward_to="there")
         core.do(core.namespace.management.update_subscription(described))
     core.run(3)
-    left = {body_of(delivery.entry.loaded()) for delivery in locked}
+    left = {body_of(delivery.message) for delivery in locked}
     assert sorted(core.bodies("there"), key=int) == [body for body in bodies if body not in left]
     core.run(70)
     assert len(core.bodies("there")) == 18
-    assert core.bodies(place) == [body_of(locked[1].entry.loaded())]
+    assert core.bodies(place) == [body_of(locked[1].message)]
 
 
 def test_e1_what_was_there_before_is_moved_also_when_a_restart_comes_between(core: CoreBus) -> None:
@@ -173,4 +173,4 @@ def test_e1_what_was_there_before_is_moved_also_when_a_restart_comes_between(cor
     core.restart()
     core.run(3)
     assert core.bodies("there") == ["free", "locked"]
-    assert core.namespace.entity("here").counts().total == 0
+    assert core.namespace.entity("here").counts().result().total == 0

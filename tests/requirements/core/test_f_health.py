@@ -128,12 +128,12 @@ def test_f3_counts_and_sizes_are_those_of_all_partitions(core: CoreBus) -> None:
     first, second, *_ = core.take("q", 4)
     core.defer(first)
     core.dead_letter(second)
-    counts = core.namespace.entity("q").counts()
+    counts = core.namespace.entity("q").counts().result()
     assert (counts.active, counts.deferred, counts.dead_letter, counts.scheduled) == (38, 1, 1, 1)
     assert counts.total == 41
     assert counts.size_bytes > 0
     core.restart()
-    again = core.namespace.entity("q").counts()
+    again = core.namespace.entity("q").counts().result()
     assert (again.total, again.size_bytes) == (counts.total, counts.size_bytes)
 
 
@@ -145,8 +145,8 @@ def test_f3_with_an_unhealthy_partition_the_entity_is_limited(core: CoreBus) -> 
     core.lose(3)
     assert entity.availability is EntityAvailability.LIMITED  # type: ignore[comparison-overlap]
     assert len(entity.missing_partitions()) == 4
-    assert entity.counts().active == 12
+    assert entity.counts().result().active == 12
     core.heal()
     core.run(10)
     assert entity.availability is EntityAvailability.AVAILABLE
-    assert entity.counts().active == 16
+    assert entity.counts().result().active == 16

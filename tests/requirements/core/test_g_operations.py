@@ -18,7 +18,7 @@ def test_g1_send_and_receive(core: CoreBus) -> None:
     core.queue("q", PARTITIONS)
     core.sent("q", "one")
     assert core.drain("q") == ["one"]
-    assert core.namespace.entity("q").counts().total == 0
+    assert core.namespace.entity("q").counts().result().total == 0
 
 
 def test_g2_a_batch_goes_to_one_partition_as_a_whole(core: CoreBus) -> None:
@@ -35,7 +35,7 @@ def test_g3_a_batch_is_received_from_many_partitions(core: CoreBus) -> None:
     for number in range(3 * PARTITIONS):
         core.sent("q", str(number))
     got = core.take("q", 3 * PARTITIONS)
-    assert sorted(delivery.entry.sequence >> 48 for delivery in got) == sorted([*range(PARTITIONS)] * 3)
+    assert sorted(delivery.sequence >> 48 for delivery in got) == sorted([*range(PARTITIONS)] * 3)
 
 
 def test_g4_deferred_messages_are_received_by_number(core: CoreBus) -> None:
@@ -45,11 +45,11 @@ def test_g4_deferred_messages_are_received_by_number(core: CoreBus) -> None:
     numbers = []
     for delivery in core.take("q", PARTITIONS):
         core.defer(delivery)
-        numbers.append(delivery.entry.sequence)
+        numbers.append(delivery.sequence)
     core.restart()
     for number in numbers:
         (back,) = core.deferred("q", [number])
-        assert back.entry.sequence == number
+        assert back.sequence == number
         core.complete(back)
     with pytest.raises(MessageNotFound):
         core.deferred("q", numbers[:1])
@@ -69,7 +69,7 @@ def test_g6_a_renewed_lock_holds_and_an_old_one_does_not(core: CoreBus) -> None:
         core.sent("q", body)
     renewed, forgotten = core.take("q", 2)
     core.run(40)
-    until_ms = operations.renew_lock(core.namespace, renewed)
+    until_ms = core.answer(operations.renew_lock(renewed))
     assert until_ms == core.now().wall_ms + LOCK_MS
     core.run(40)
     core.complete(renewed)
@@ -108,12 +108,12 @@ def test_g11_a_renewed_session_lock_holds_and_an_old_one_does_not(core: CoreBus)
     core.sent("q", "y", session_id="t")
     (held, box), (other, lost) = core.accept("q", "s"), core.accept("q", "t")
     core.run(40)
-    held.renew()
+    core.answer(held.renew())
     core.run(40)
     assert core.take_in_session(held, box, 1) == ["x"]
     assert lost.lost
     with pytest.raises(SessionLockLost):
-        other.renew()
+        core.answer(other.renew())
 
 
 def test_g12_g13_session_state_is_set_and_got(core: CoreBus) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from polybus.errors import MessageNotFound, OperationTimeout, SessionCannotBeLocked
+from polybus.message.peeked import Peeked
 from polybus.message.rendering import STATE_DEFERRED
 from polybus.namespace.delivery import operations
 from polybus.namespace.delivery.session_source import HeldSession, SessionSource
 from polybus.namespace.delivery.source import Delivery
-from polybus.partition.receiving import Peeked
 from polybus.testing.history import DEAD_LETTER_QUEUE, Began, Op
 from tests.support.simulation.client import Client
 from tests.support.simulation.places import Place, Plan
@@ -93,9 +93,7 @@ class Drainer(Client):
         namespace = self.world.namespace
         entity = namespace.entity(self._address.entity)
         began = self.pen.begin()
-        work = operations.receive_deferred(
-            namespace, entity, entity.log_id(self._address), [number], True, None, self
-        )
+        work = operations.receive_deferred(namespace, entity, entity.log_id(self._address), [number], True, None)
         try:
             found = await self.call(work)
         except MessageNotFound:
@@ -115,7 +113,7 @@ class Drainer(Client):
         while True:
             began = self.pen.begin()
             try:
-                held = await self.world.call(source.accept_next(self, SESSION_WAIT_MS))
+                held = await self.world.call(source.accept_next(self.name, SESSION_WAIT_MS))
             except OperationTimeout:
                 break
             self._accepted(held, began)
@@ -136,7 +134,7 @@ class Drainer(Client):
         """A session that was just found for a receiver who had given up takes a moment to be free again."""
         while True:
             try:
-                return await self.call(source.accept(session_id, self))
+                return await self.call(source.accept(session_id, self.name))
             except SessionCannotBeLocked:
                 await self.world.sleep(100)
 
@@ -153,7 +151,7 @@ class Drainer(Client):
             self._accepted(held, began)
             began = self.pen.begin()
             number = peeked.marks.sequence
-            work = operations.receive_deferred(namespace, entity, log_id, [number], True, held, self)
+            work = operations.receive_deferred(namespace, entity, log_id, [number], True, held)
             for delivery in await self.call(work):
                 await self._take_deferred(delivery, began)
             began = self.pen.begin()

@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from polybus.hosting.catalogue import DOUBT, REMAINS
+from polybus.hosting.catalogue import DOUBT, TOMBSTONE
+from polybus.hosting.partition_host import MARKS
 from polybus.limits import STAGE_MS
-from polybus.namespace.delivery.sender import MARKS
 from polybus.namespace.entities.entity import Entity
 from polybus.partition import records
 from polybus.promise import Promise
 from polybus.testing.verifier import EntityContents, FinalState
+from tests.support.inside import host_of
 from tests.support.simulation.checking import check_disks
 from tests.support.simulation.drainers import Drainer
 from tests.support.simulation.pipelines import Tap
@@ -61,7 +62,7 @@ class Ending:
         found = [f"client {place} works" for place, promise in enumerate(self._working) if not promise.settled]
         found += unrest(bus)
         rows = world.catalogue.rows()
-        found += ["rows of something deleted remain" for key, _ in rows if key.startswith(REMAINS)]
+        found += ["rows of something deleted remain" for key, _ in rows if key.startswith(TOMBSTONE)]
         found += ["a store is still doubted" for key, _ in rows if key.startswith(DOUBT)]
         return found
 
@@ -96,7 +97,7 @@ class Ending:
 
     def _kept(self) -> int:
         entities = self.world.namespace.entities.values()
-        brokers = [partition.broker for entity in entities for partition in entity.partitions]
+        brokers = [host_of(partition).broker for entity in entities for partition in entity.partitions]
         return sum(log.retained for broker in brokers if broker is not None for log in broker.logs.values())
 
     def contents(self) -> FinalState:
@@ -163,8 +164,9 @@ class Ending:
             for key, _ in disk.rows():
                 self._audit_row(disk.name, key, known, empty)
         for entity in empty.values():
-            if entity.counts().size_bytes and not entity.settings.own.requires_session:
-                self.findings.append(f"{entity.name}: {entity.counts().size_bytes} bytes are counted, none is there")
+            size = entity.counts().result().size_bytes
+            if size and not entity.settings.own.requires_session:
+                self.findings.append(f"{entity.name}: {size} bytes are counted, none is there")
 
     def _audit_row(self, disk: str, key: bytes, known: set[int], empty: dict[int, Entity]) -> None:
         if key.startswith(MARKS):

@@ -8,13 +8,12 @@ and must find the same message there for ever.
 from __future__ import annotations
 
 from polybus.errors import PolybusError
-from polybus.message.message import Message
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.pipeline.cursors import Start
 from polybus.namespace.pipeline.publishing import Staged
 from polybus.namespace.pipeline.ranges import RangeReader, partition_logs
 from polybus.namespace.pipeline.stage_writer import StageWriter
-from polybus.partition.log import MAIN
+from polybus.partition.kinds import MAIN
 from polybus.testing.history import FAILED, OK, SENDS, UNKNOWN, Began, History, Op
 from tests.support.simulation.client import Client, Letter, identity_of, outcome_of
 from tests.support.simulation.places import Entrance, Plan
@@ -182,10 +181,11 @@ class Tap(Client):
     async def _read_range(self, entity: Entity, index: int, first: int, last: int) -> None:
         if first > last:
             return
-        reader = RangeReader(entity.partitions[index], MAIN, first, last)
+        reader = await RangeReader(entity.partitions[index], MAIN, first, last).begin()
         while not reader.done:
-            for row, _ in await reader.read(50, 1 << 20):
-                self._note(index, row.stored.position, identity_of(Message(row.raw)))
+            for row in await reader.read(50, 1 << 20):
+                assert row.position is not None, "a range is read by position"
+                self._note(index, row.position, identity_of(row.message))
 
     def _note(self, index: int, position: int, identity: str) -> None:
         known = self._found.setdefault((index, position), identity)

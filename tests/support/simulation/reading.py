@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from polybus.message.peeked import Peeked
 from polybus.message.rendering import STATE_DEFERRED, STATE_SCHEDULED
 from polybus.namespace.bus import Bus
 from polybus.namespace.delivery import operations
 from polybus.namespace.entities.entity import Counts, Entity
 from polybus.namespace.entities.names import Address
-from polybus.partition.log import KINDS
-from polybus.partition.receiving import Peeked
+from polybus.partition.kinds import KINDS
 from polybus.testing.history import digest
 from polybus.testing.verifier import EntityContents, EntityOptions, FinalState, StoredMessage
 from polybus.testing.verifier.contents import ACTIVE, DEAD_LETTER, DEFERRED, SCHEDULED
+from tests.support.inside import broker_of
 from tests.support.simulation.client import identity_of
 from tests.support.simulation.places import Place, Plan
 from tests.support.simulation.surroundings import Surroundings, recorded_name
@@ -38,7 +39,7 @@ async def peek_all(world: Surroundings, address: Address) -> list[Peeked]:
 
 def counts_of(world: Surroundings, place: Place) -> Counts:
     entity = world.namespace.entity(place.address.entity)
-    return entity.counts(entity.log_id(place.address) // KINDS)
+    return entity.counts(entity.log_id(place.address) // KINDS).result()
 
 
 async def read_contents(world: Surroundings, plan: Plan, names: Iterable[str]) -> FinalState:
@@ -101,11 +102,11 @@ def unrest(bus: Bus) -> list[str]:
 
 def _restless(entity: Entity) -> list[str]:
     found = [f"partition {index} is missing" for index in entity.missing_partitions()]
-    brokers = [partition.broker for partition in entity.partitions if partition.broker is not None]
+    brokers = [broker_of(partition) for partition in entity.partitions if partition.available]
     unsynced = [log.id for broker in brokers for log in broker.logs.values() if log.positions > log.stable_end]
     found += [f"what entered log {log_id} is not synced" for log_id in unsynced]
     for number in [0, *(subscription.number for subscription in entity.subscriptions.values())]:
-        counts = entity.counts(number)
+        counts = entity.counts(number).result()
         if counts.locked or counts.scheduled or counts.transfer:
             found.append(f"{counts.locked} locked, {counts.scheduled} scheduled, {counts.transfer} on their way")
         if counts.transfer_dead_letter:

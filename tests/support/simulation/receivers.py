@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from polybus.errors import PolybusError
+from polybus.message.message import GROUP_ID
+from polybus.message.outcome import ABANDON, DEAD_LETTER, DEFER
+from polybus.message.overlay import laid_over
 from polybus.namespace.delivery import operations
 from polybus.namespace.delivery.source import Delivery, Source, give_back
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.entities.names import Address
-from polybus.partition import settling
 from polybus.promise import Promise
 from polybus.testing.history import DEAD_LETTER_QUEUE, FAILED, OK, UNKNOWN, Began, Op, Recorder, digest
 from tests.support.simulation.client import Client, identity_of, outcome_of
@@ -21,16 +23,15 @@ class Held:
     """A delivery that was seen and is not settled, as its client knows it."""
 
     def __init__(self, life: object, name: str, address: Address, delivery: Delivery) -> None:
-        entry = delivery.entry
         self.life = life
         self.name = name
         self.address = address
         self.delivery = delivery
-        self.token = delivery.token() if delivery.lock else b""
-        self.number = entry.sequence
-        self.identity = identity_of(entry.loaded())
-        self.session = entry.session_id()
-        self.count = entry.delivery_count
+        self.token = delivery.token
+        self.number = delivery.sequence
+        self.identity = identity_of(delivery.message)
+        self.session = laid_over(delivery.overlay, GROUP_ID, delivery.message.session_id)
+        self.count = delivery.delivery_count
 
     def fields(self) -> dict[str, Any]:
         """What names it in the history."""
@@ -43,10 +44,9 @@ class Held:
 
 
 def note_delivery(pen: Recorder, op: str, held: Held, began: Began | None = None) -> None:
-    entry = held.delivery.entry
-    message = entry.loaded()
+    message = held.delivery.message
     values = {**held.fields(), "key": message.partition_key, "digest": digest(message.raw)}
-    pen.record(op, held.name, began=began, count=held.count, enqueued_ms=entry.enqueued_ms, **values)
+    pen.record(op, held.name, began=began, count=held.count, enqueued_ms=held.delivery.enqueued_ms, **values)
 
 
 class Mailbox:
@@ -157,7 +157,7 @@ class Receiver(Client):
             note_delivery(self.pen, Op.RECEIVE_AND_DELETE, held, began)
             return
         if self.rng.random() < 0.02:
-            give_back(delivery, self.world.clock)  # it never left for the client
+            give_back(delivery)  # it never left for the client
             self.pen.record(Op.LINK_CLOSED, self.recorded)
             return
         note_delivery(self.pen, Op.RECEIVE, held)
@@ -200,7 +200,7 @@ class Receiver(Client):
     async def _bury_elsewhere(self, held: Held, target: str) -> None:
         """To the verifier this is a transaction: it leaves one queue and enters another, or neither."""
         name = f"{self.name}/buried/{held.token.hex()}"
-        message = held.delivery.entry.loaded()
+        message = held.delivery.message
         began = self.pen.begin()
         taken = {**held.fields(), "transaction": name}
         sent = {**taken, "number": None, "token": None, "key": message.partition_key, "digest": digest(message.raw)}
@@ -233,13 +233,13 @@ class Receiver(Client):
             return outcome_of(error)
         return OK
 
-    def _settled(self, held: Held, op: str) -> Promise[None]:
+    async def _settled(self, held: Held, op: str) -> None:
         delivery = held.delivery
         if held.life is not self.world.life or self.rng.random() < 0.1:
-            delivery = self._by_token(held)
-        return settle(self.world, delivery, op)
+            delivery = await self.world.call(self._by_token(held))
+        await settle(self.world, delivery, op)
 
-    def _by_token(self, held: Held) -> Delivery:
+    def _by_token(self, held: Held) -> Promise[Delivery]:
         entity = self.entity()
         return self.world.namespace.delivery_of(entity, entity.log_id(held.address), held.token)
 
@@ -249,7 +249,7 @@ class Receiver(Client):
         lock = self.rng.random() < 0.7
         namespace = self.world.namespace
         entity = self.entity()
-        work = operations.receive_deferred(namespace, entity, entity.log_id(self.address), [number], lock, None, self)
+        work = operations.receive_deferred(namespace, entity, entity.log_id(self.address), [number], lock, None)
         intent = 0
         if not lock:
             intent = self.world.intend(self.pen, Op.RECEIVE_DEFERRED, self.recorded, began, at_most=1)
@@ -276,19 +276,18 @@ class Receiver(Client):
 def settle(world: Surroundings, delivery: Delivery, op: str) -> Promise[None]:
     """One verb of the partition; a promise as a client over a connection sees it."""
     done: Promise[None] = Promise()
-    broker, log, lock, now = delivery.partition.require(), delivery.log, delivery.lock, world.clock.now()
+    partition, now = delivery.partition, world.clock.now()
     if op == Op.COMPLETE:
-        settling.complete(broker, log, lock, now, done.reply, None)
+        partition.complete(delivery, now, done.reply, None)
     elif op == Op.ABANDON:
-        settling.abandon(broker, log, lock, now, {"tried": True}, done.reply, None)
+        partition.settle(delivery, now, ABANDON, None, None, {"tried": True}, done.reply, None)
     elif op == Op.DEFER:
-        settling.defer(broker, log, lock, now, None, done.reply, None)
+        partition.settle(delivery, now, DEFER, None, None, None, done.reply, None)
     elif op == Op.DEAD_LETTER:
-        settling.dead_letter(broker, log, lock, now, "simulated", "on purpose", None, done.reply, None)
+        partition.settle(delivery, now, DEAD_LETTER, "simulated", "on purpose", None, done.reply, None)
     elif op == Op.RELEASE:
-        settling.release(broker, log, lock, now)
-        done.resolve(None)
+        partition.release(delivery, now, done.reply, None)
     else:
-        operations.renew_lock(world.namespace, delivery)
+        operations.renew_lock(delivery).result()
         done.resolve(None)
     return world.call(done)

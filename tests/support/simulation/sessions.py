@@ -71,9 +71,9 @@ class SessionClient(Client):
         process = self.world.life
         try:
             if self.rng.random() < 0.6:
-                held = await self.world.call(self._source().accept_next(self, WAIT_MS))
+                held = await self.world.call(self._source().accept_next(self.name, WAIT_MS))
             else:
-                held = await self.call(self._source().accept(self.rng.choice(SESSIONS), self))
+                held = await self.call(self._source().accept(self.rng.choice(SESSIONS), self.name))
         except PolybusError as error:
             outcome_of(error)
             return
@@ -83,14 +83,14 @@ class SessionClient(Client):
         held.receiver = self
         partition = held.partition.index
         self.pen.record(Op.SESSION_ACCEPT, self.place.name, began=began, session=held.id, partition=partition)
-        if held.session.lost:
+        if held.lock.lost:
             self.lock_lost()
             return
         await self._check_state(held)
 
     def _renew(self, session: HeldSession) -> None:
         try:
-            session.renew()
+            session.renew().result()
             outcome = OK
         except PolybusError as error:
             outcome = outcome_of(error)
@@ -159,7 +159,7 @@ class SessionClient(Client):
         began = self.pen.begin()
         entity = self.world.namespace.entity(self.place.address.entity)
         log_id = entity.log_id(self.place.address)
-        work = operations.receive_deferred(self.world.namespace, entity, log_id, [number], True, session, self)
+        work = operations.receive_deferred(self.world.namespace, entity, log_id, [number], True, session)
         try:
             found = await self.call(work)
         except PolybusError as error:

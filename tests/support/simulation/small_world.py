@@ -167,7 +167,7 @@ class Inbox:
 
     @property
     def bodies(self) -> list[str]:
-        return [body_of(delivery.entry.loaded()) for delivery in self.got]
+        return [body_of(delivery.message) for delivery in self.got]
 
 
 def body_of(message: Message) -> str:

@@ -62,7 +62,7 @@ class Transactor(Receiver):
         if op == Op.DEFER and self.place.options.ttl_ms is not None:
             op = Op.COMPLETE  # the verifier cannot tell a deferred message that expired from one never deferred
         try:
-            transaction.settle(self.entity(), held.delivery, _SETTLEMENTS[op])
+            transaction.settle(self.entity(), held.delivery, _SETTLEMENTS[op]).result()
             outcome = OK
         except PolybusError as error:
             outcome = outcome_of(error)

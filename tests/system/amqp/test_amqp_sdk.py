@@ -104,7 +104,7 @@ def test_send_receive_complete(request: pytest.FixtureRequest, fresh: str, kind:
     assert sorted(found) == sorted(f"m{n}" for n in range(20))
     if not partitioned:
         assert found == [f"m{n}" for n in range(20)]
-    counts = server.do(lambda: server.namespace.entity(fresh).counts())
+    counts = server.do(lambda: server.namespace.entity(fresh).counts().result())
     assert (counts.total, counts.locked) == (0, 0)
 
 
@@ -249,7 +249,7 @@ def test_receive_and_delete(server: Server, client: ServiceBusClient, queue: str
         while len(found) < 10:
             found += [str(one) for one in receiver.receive_messages(10)]
     assert sorted(found) == [str(n) for n in range(10)]
-    assert server.do(lambda: server.namespace.entity(queue).counts()).total == 0
+    assert server.do(lambda: server.namespace.entity(queue).counts().result()).total == 0
 
 
 def test_messages_that_were_prefetched_and_not_taken_come_back(client: ServiceBusClient, queue: str) -> None:

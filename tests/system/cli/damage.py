@@ -254,7 +254,7 @@ DAMAGES = [
     Damage("a session's state flipped", flipped(records.SESSION_STATE), "checksum of a session's state"),
     Damage("an inbox row flipped", flipped(records.INBOX), "checksum of an inbox row"),
     Damage("a staged message flipped", flipped(records.STAGED), "checksum of a staged message"),
-    Damage("a debt flipped", flipped(records.OWED), "checksum of what a transaction owes"),
+    Damage("an intent flipped", flipped(records.INTENT), "checksum of a transaction's intent"),
     Damage("a stage flipped", flipped(records.STAGES), "checksum of a stage"),
     Damage("a duplicate's row flipped", flipped(records.DUPLICATE_IDS), "checksum of a message id's row"),
     Damage("another version", other_version, "form 9"),

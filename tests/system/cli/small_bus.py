@@ -13,6 +13,7 @@ from polybus.errors import PolybusError
 from polybus.hosting.catalogue import Catalogue
 from polybus.hosting.opener import Opener
 from polybus.hosting.store_host import StoreHost
+from polybus.message import outcome
 from polybus.message.message import Message, build
 from polybus.namespace.bus import Bus
 from polybus.namespace.delivery import operations
@@ -29,8 +30,9 @@ from polybus.namespace.entities.entity import Entity
 from polybus.namespace.entities.names import parse_address
 from polybus.namespace.entities.rule import RuleDescription, SqlActionDescription, SqlFilterDescription
 from polybus.namespace.entities.tiers import Tier
-from polybus.partition import settling, staging, transactions
+from polybus.partition import staging, transactions
 from polybus.promise import Promise
+from tests.support.inside import broker_of
 
 T = TypeVar("T")
 LARGE = b"b" * 40_000
@@ -122,31 +124,37 @@ class SmallBus:
         address = parse_address(path)
         entity = self.namespace.addressed(address)
         catcher = Catcher(count)
-        held = await run(entity.session_source(address).accept(session, catcher))
+        held = await run(entity.session_source(address).accept(session, "small"))
         held.receiver = catcher
         held.pump()
         await asyncio.wait_for(catcher.full.wait(), 10)
         await run(operations.set_session_state(self.namespace, held, b"a state"))
         return catcher.deliveries
 
-    async def settle(self, verb: Any, delivery: Delivery, *arguments: object) -> None:
+    async def settle(
+        self,
+        delivery: Delivery,
+        chosen: str,
+        reason: str | None = None,
+        why: str | None = None,
+        properties: dict[str, object] | None = None,
+    ) -> None:
         done: Promise[None] = Promise()
-        broker = delivery.partition.require()
-        verb(broker, delivery.log, delivery.lock, self.clock.now(), *arguments, done.reply, None)
+        delivery.partition.settle(delivery, self.clock.now(), chosen, reason, why, properties, done.reply, None)
         await run(_await(done))
 
     async def complete(self, delivery: Delivery) -> None:
-        await self.settle(settling.complete, delivery)
+        await self.settle(delivery, outcome.COMPLETE)
 
     async def defer(self, delivery: Delivery) -> None:
-        await self.settle(settling.defer, delivery, None)
+        await self.settle(delivery, outcome.DEFER)
 
     async def dead_letter(self, delivery: Delivery) -> None:
-        await self.settle(settling.dead_letter, delivery, "bad", "because", None)
+        await self.settle(delivery, outcome.DEAD_LETTER, "bad", "because")
 
     async def stage(self, path: str, stage_id: bytes, messages: list[Message]) -> None:
         done: Promise[None] = Promise()
-        broker = self.namespace.entity(path).partitions[0].require()
+        broker = broker_of(self.namespace.entity(path).partitions[0])
         staging.stage(broker, self.clock.now(), stage_id, 0, messages, done.reply, None)
         await run(_await(done))
 
@@ -155,7 +163,7 @@ class SmallBus:
         entity = self.namespace.entity(path)
         entity.settings.keep_topic_log = entity.is_topic
         for partition in entity.partitions:
-            broker = partition.require()
+            broker = broker_of(partition)
             numbers = [0, *entity.settings.subscriptions]
             for number in numbers:
                 broker.log(number * 4).floor = 0
@@ -172,7 +180,7 @@ async def fill(data: Path, stores: list[str] | None = None, catalogue: str | Non
         await _fill_sessions(bus)
         await _fill_topic(bus)
         await _fill_chain(bus)
-        await _fill_debt(bus)
+        await _fill_intent(bus)
 
 
 async def _fill_queue(bus: SmallBus) -> None:
@@ -198,7 +206,7 @@ async def _fill_queue(bus: SmallBus) -> None:
         await bus.defer(delivery)
     for delivery in deliveries[6:8]:
         await bus.dead_letter(delivery)
-    await bus.settle(settling.abandon, deliveries[8], {"tried": True})
+    await bus.settle(deliveries[8], outcome.ABANDON, properties={"tried": True})
     dead = await bus.receive("orders/$DeadLetterQueue", 1)
     await bus.defer(dead[0])
     await bus.stage("orders", bytes(16), [build(b"staged"), build(b"staged too")])
@@ -248,19 +256,19 @@ async def _fill_chain(bus: SmallBus) -> None:
         await bus.send("chain", build(b"waits %d" % number))
 
 
-async def _fill_debt(bus: SmallBus) -> None:
+async def _fill_intent(bus: SmallBus) -> None:
     """A transaction that has changed rules, where the process ended before the catalogue heard of it."""
     topic = await bus.create(TopicDescription(path="rules"))
     await bus.subscribe(SubscriptionDescription(topic="rules", name="all"))
     work = transactions.Work()
-    work.owed = encoded(plan(topic, [RuleChange("all", "$Default", None)], 0))
+    work.intent = encoded(plan(topic, [RuleChange("all", "$Default", None)], 0))
     done: Promise[None] = Promise()
-    transactions.commit(topic.partitions[0].require(), work, bus.clock.now(), None, done.reply, None)
+    transactions.commit(broker_of(topic.partitions[0]), work, bus.clock.now(), None, done.reply, None)
     await run(_await(done))
 
 
 async def _arrived(bus: SmallBus) -> None:
     entity = bus.namespace.entity("last")
     (delivery,) = await bus.receive("last", 1)
-    await bus.settle(settling.abandon, delivery, None)
-    assert entity.counts().active == 1
+    await bus.settle(delivery, outcome.ABANDON)
+    assert entity.counts().result().active == 1

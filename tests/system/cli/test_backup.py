@@ -32,7 +32,7 @@ def counts(data: Path) -> dict[str, tuple[int, ...]]:
 async def drain(data: Path) -> list[bytes]:
     async with SmallBus(data) as bus:
         deliveries = await bus.receive("orders", 13)
-        bodies = [delivery.entry.loaded().raw for delivery in deliveries]
+        bodies = [delivery.message.raw for delivery in deliveries]
         for delivery in deliveries:
             await bus.complete(delivery)
         return sorted(bodies)

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from polybus.message import outcome
 from polybus.message.message import build
 from polybus.namespace.delivery.source import Delivery
 from polybus.namespace.entities.description import QueueDescription, SubscriptionDescription, TopicDescription
 from polybus.operations.check import catalogue_url, check, store_urls
-from polybus.partition import settling
+from polybus.partition.kinds import KINDS, MAIN
 from tests.system.cli.small_bus import LARGE, SmallBus
 
 STEPS = 120
@@ -88,10 +89,10 @@ async def settle(bus: SmallBus, delivery: Delivery, chance: random.Random) -> No
     if kind < 0.4:
         await bus.complete(delivery)
     elif kind < 0.6:
-        await bus.settle(settling.abandon, delivery, {"n": 1})
+        await bus.settle(delivery, outcome.ABANDON, properties={"n": 1})
     elif kind < 0.75:
         await bus.defer(delivery)
-    elif kind < 0.9 and delivery.log.kind == 0:
+    elif kind < 0.9 and delivery.log_id % KINDS == MAIN:
         await bus.dead_letter(delivery)
 
 

@@ -337,7 +337,7 @@ def test_dead_letters_are_moved_back_by_number(server: Server, http: httpx.Clien
     assert sorted(report["moved"]) == sorted(set(numbers) - {locked})
     assert (report["locked"], report["missing"], report["unreachable"]) == ([locked], [1 << 40], [])
     entity = server.namespace.entity(queue)
-    server.wait_until(lambda: entity.counts().active == 11 and entity.counts().transfer == 0)
+    server.wait_until(lambda: entity.counts().result().active == 11 and entity.counts().result().transfer == 0)
     back = [complete(http, queue) for _ in range(11)]
     bodies = {got.content for got in back}
     assert b"repaired" in bodies
@@ -355,7 +355,7 @@ def test_a_move_edits_messages_and_is_no_duplicate_where_the_id_was_seen(server:
     edits = {"1": {"body": "good", "content_type": "text/plain", "properties": {"fixed": True, "none": None}}}
     assert bulk.post("move", {"numbers": [1], "to": name, "edits": edits})["moved"] == [1]
     entity = server.namespace.entity(name)
-    server.wait_until(lambda: entity.counts().active == 1 and entity.counts().transfer == 0)
+    server.wait_until(lambda: entity.counts().result().active == 1 and entity.counts().result().transfer == 0)
     (row,) = bulk.everything()
     assert (row["body"], row["message_id"], row["content_type"]) == (b"good", "m1", "text/plain")
     assert dict(row["properties"]) == {"tenant": "5", "fixed": "true"}
@@ -399,8 +399,8 @@ def test_a_move_goes_to_one_subscription(server: Server, http: httpx.Client, pla
     send(http, plain, "x")
     Bulk(http, plain).post("move", {"numbers": [1], "to": f"{name}/Subscriptions/one"})
     entity = server.namespace.entity(name)
-    server.wait_until(lambda: entity.counts(1).active == 1)
-    assert entity.counts(2).active == 0
+    server.wait_until(lambda: entity.counts(1).result().active == 1)
+    assert entity.counts(2).result().active == 0
     assert complete(http, f"{name}/subscriptions/one").content == b"x"
 
 

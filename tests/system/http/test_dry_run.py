@@ -48,7 +48,7 @@ def test_what_a_message_would_match_and_become(server: Server, partitioned: bool
         assert [(each["rule"], each["matched"]) for each in blue["rules"]] == [("colour", False), ("large", False)]
         assert broken["rules"][0]["error"]
         assert broken["copies"][0]["goes"] == "dead-letter queue"
-    assert server.do(lambda: server.namespace.entity(name).counts(1).total) == 0
+    assert server.do(lambda: server.namespace.entity(name).counts(1).result().total) == 0
 
 
 @pytest.mark.parametrize("partitioned", [False, True])
@@ -70,7 +70,7 @@ def test_what_a_rule_would_have_matched_among_those_that_are_there(server: Serve
             part = bulk.post("dry-run", {"filter": "size = 1", "look_at": 10, "first": first})
             looked, matched, first = looked + part["looked_at"], matched + part["matched"], part["next"]
         assert (looked, matched) == (150, 120)
-    assert server.do(lambda: server.namespace.entity(name).counts().active) == 150
+    assert server.do(lambda: server.namespace.entity(name).counts().result().active) == 150
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,7 @@ def test_metrics_tell_the_fate_of_messages(own_server: Server, partitioned: bool
     clock = server.clock
     server.do(lambda: (clock.advance(6_000), server.bus.clock_moved()))
     entity, topic = server.namespace.entity("q"), server.namespace.entity("t")
-    server.wait_until(lambda: entity.counts().dead_letter == 2 and topic.counts(1).active == 0)
+    server.wait_until(lambda: entity.counts().result().dead_letter == 2 and topic.counts(1).result().active == 0)
     found = read_metrics(server)
     queue = 'namespace="sbemulatorns",entity="q",entity_type="queue"'
     assert found[f"servicebus_duplicate_messages_total{{{queue}}}"] == 2

@@ -63,7 +63,7 @@ def kill_all(http: httpx.Client, server: Server, path: str, times: int = 10) -> 
 
 
 def counts(server: Server, name: str, number: int = 0) -> dict[str, int]:
-    found: dict[str, int] = server.do(lambda: server.namespace.entity(name).counts(number).by_name())
+    found: dict[str, int] = server.do(lambda: server.namespace.entity(name).counts(number).result().by_name())
     return found
 
 
@@ -148,7 +148,7 @@ def test_a_redrive_sends_dead_letters_back_to_their_source_with_edits(server: Se
         edit = {"properties": {"DeadLetterReason": None, "DeadLetterErrorDescription": None, "again": True}}
         done = bulk.post("redrive", {"edit": edit, "count": True, "wait_seconds": 30})
         assert (done["state"], done["total"], done["done"], done["error"]) == ("done", 40, 40, None)
-        server.wait_until(lambda: server.namespace.entity("q").counts().active == 40)
+        server.wait_until(lambda: server.namespace.entity("q").counts().result().active == 40)
         rows, _ = read_lines(http.get("/$polybus/entities/q/browse", params={"format": "json"}))
         assert {tuple(sorted(row["properties"].items())) for row in rows} == {(("again", "true"), ("tenant", "5"))}
         assert bodies(http, "q") == texts(40)
@@ -164,7 +164,7 @@ def test_a_redrive_to_another_entity_by_condition_and_rate(server: Server, parti
         body = {"to": "other", "filter": "sys.label = 'go'", "rate": 600, "wait_seconds": 30}
         done = Bulk(http, "q").post("redrive", body)
         assert (done["state"], done["done"]) == ("done", 6)
-        server.wait_until(lambda: server.namespace.entity("other").counts().active == 6)
+        server.wait_until(lambda: server.namespace.entity("other").counts().result().active == 6)
         assert bodies(http, "other") == texts(6)
         assert counts(server, "q")["dead_letter"] == 6
 
@@ -179,7 +179,7 @@ def test_dead_letters_of_a_subscription_go_back_to_it_alone(server: Server, part
         kill_all(http, server, "t/Subscriptions/one", 1)
         done = Bulk(http, "t/Subscriptions/one").post("redrive", {"wait_seconds": 30})
         assert (done["state"], done["done"]) == ("done", 9)
-        server.wait_until(lambda: server.namespace.entity("t").counts(1).active == 9)
+        server.wait_until(lambda: server.namespace.entity("t").counts(1).result().active == 9)
         assert counts(server, "t", 2)["active"] == 9
         assert bodies(http, "t/Subscriptions/one") == texts(9)
 
@@ -247,7 +247,7 @@ def test_scheduled_messages_are_listed_moved_and_cancelled_by_condition(server: 
         assert cancelled["done"] == 5
         server.clock.advance(200_000)
         server.do(server.bus.clock_moved)
-        server.wait_until(lambda: server.namespace.entity("q").counts().active == 4)
+        server.wait_until(lambda: server.namespace.entity("q").counts().result().active == 4)
         rows, _ = read_lines(http.get("/$polybus/entities/q/browse", params={"format": "json"}))
         assert [row["subject"] for row in rows] == ["late"] * 4
         assert counts(server, "q")["scheduled"] == 0
@@ -263,7 +263,7 @@ def test_one_time_for_all_scheduled_messages_of_a_topic(server: Server, partitio
     with server.client() as http:
         done = Bulk(http, "t").post("scheduled/move", {"to": now, "wait_seconds": 30})
         assert done["done"] == 6
-        server.wait_until(lambda: server.namespace.entity("t").counts(1).active == 6)
+        server.wait_until(lambda: server.namespace.entity("t").counts(1).result().active == 6)
 
 
 def test_a_store_that_is_away_makes_a_job_incomplete_and_asking_again_ends_it(server: Server) -> None:

@@ -434,7 +434,7 @@ def test_a_message_that_meets_a_leaving_client_goes_back_at_once(
         server.namespace.send(entity, [build(b"kept")], Promise().reply, None)
 
     server.do(meet)
-    server.wait_until(lambda: not server.gateway.connections and entity.counts().active == 1)
+    server.wait_until(lambda: not server.gateway.connections and entity.counts().result().active == 1)
     got = http.post(f"/{queue}/messages/head?timeout=0")
     if got.status_code == 204:
         # The answer left before the hang-up was seen: then the message comes back when its lock ends.
@@ -477,7 +477,7 @@ def test_receives_that_are_cut_off_lose_nothing(server: Server, http: httpx.Clie
     for client in waiting:
         client.close()
     server.wait_until(lambda: not server.gateway.connections)
-    assert server.do(server.namespace.entity(queue).counts).active == 30
+    assert server.do(lambda: server.namespace.entity(queue).counts().result()).active == 30
     server.do(lambda: server.clock.advance(61_000))
     server.do(server.bus.clock_moved)
     found = [http.delete(f"/{queue}/messages/head?timeout=5").content for _ in sent]

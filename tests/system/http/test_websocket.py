@@ -55,7 +55,7 @@ def test_the_sdk_sends_and_receives(server: Server, partitioned: bool) -> None:
         return found
 
     assert run(scenario()) == bodies
-    assert server.do(server.namespace.entity(name).counts).total == 0
+    assert server.do(lambda: server.namespace.entity(name).counts().result()).total == 0
 
 
 async def connect(server: Server, path: str = PATH, **options: Any) -> aiohttp.ClientWebSocketResponse:

@@ -59,12 +59,12 @@ async def use(data: Path) -> dict[str, list[bytes]]:
     async with SmallBus(data) as bus:
         for path, count in (("orders", 13), ("last", 1), ("news/Subscriptions/red", 3)):
             deliveries = await bus.receive(path, count)
-            found[path] = sorted(delivery.entry.loaded().raw for delivery in deliveries)
+            found[path] = sorted(delivery.message.raw for delivery in deliveries)
             for delivery in deliveries:
                 await bus.complete(delivery)
         deliveries = await bus.receive_session("talks", "s0", 5)
-        found["talks"] = [delivery.entry.loaded().raw for delivery in deliveries]
-        found["dead"] = [delivery.entry.loaded().raw for delivery in await bus.receive("orders/$DeadLetterQueue", 1)]
+        found["talks"] = [delivery.message.raw for delivery in deliveries]
+        found["dead"] = [delivery.message.raw for delivery in await bus.receive("orders/$DeadLetterQueue", 1)]
     return found
 
 

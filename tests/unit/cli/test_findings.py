@@ -32,7 +32,7 @@ SESSION = records.session_prefix(records.log_prefix(PREFIX, records.SESSION_MESS
         (PREFIX + records.DUPLICATE_TIMES + (9).to_bytes(8, "big") + b"id", "duplicate times 'id' at 9"),
         (records.number_key(PREFIX + records.BODIES, 5), "bodies number 5"),
         (PREFIX + records.STAGES + bytes(16), f"stages stage {'00' * 16}"),
-        (PREFIX + records.OWED, "owed to the catalogue"),
+        (PREFIX + records.INTENT, "intent for the catalogue"),
         (b"~x", "key 7e78"),
     ],
 )

@@ -282,7 +282,7 @@ def test_a_lost_connection_leaves_nothing_behind(sim: SimBus) -> None:
     assert not sim.namespace.entity("q").watchers
     other = sim.client()
     other.outcome(other.sender("q"), text("m"))
-    assert sim.namespace.entity("q").counts().locked == 0
+    assert sim.namespace.entity("q").counts().result().locked == 0
 
 
 def test_a_silent_client_is_dropped_and_a_heartbeat_is_sent_in_time(sim: SimBus) -> None:
@@ -352,7 +352,7 @@ class TestShuttingDown:
             end.pause()
         other.outcome(sender, text("m"))
         assert client.deliveries() == []
-        assert sim.namespace.entity("q").counts().locked == 0
+        assert sim.namespace.entity("q").counts().result().locked == 0
 
     def test_new_connections_are_closed_at_once(self, sim: SimBus) -> None:
         sim.gateway.stopping = True

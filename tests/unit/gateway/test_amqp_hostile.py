@@ -185,7 +185,7 @@ def test_settling(states: list[Any], settled: bool, in_transaction: bool) -> Non
                 assert error_of(answer.value[0])[0] != "amqp:internal-error"
     client.discharge(coordinator, txn_id)
     assert closed_with(client) is None
-    counts = sim.namespace.entity("p").counts()
+    counts = sim.namespace.entity("p").counts().result()
     assert counts.total <= len(states)
 
 

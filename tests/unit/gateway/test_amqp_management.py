@@ -320,7 +320,7 @@ class TestDeferred:
         asked = {"sequence-numbers": [got.number], "receiver-settle-mode": 0}
         (found,) = management.ask("receive-by-sequence-number", asked).body["messages"]
         assert "lock-token" not in found
-        assert sim.namespace.entity(name).counts().total == 0
+        assert sim.namespace.entity(name).counts().result().total == 0
 
     def test_an_abandoned_one_stays_deferred(self, client: Client, name: str) -> None:
         (got,) = deferred(client, name)
@@ -402,7 +402,7 @@ class TestLocks:
             operation, {"lock-tokens": [got.token], "disposition-status": "completed"}
         )
         assert reply.condition == "com.microsoft:message-lock-lost"
-        assert sim.namespace.entity(name).counts().locked == 1, "all or nothing"
+        assert sim.namespace.entity(name).counts().result().locked == 1, "all or nothing"
 
     def test_a_lock_that_ran_out_is_lost(self, client: Client, name: str) -> None:
         send(client, name, "m")
@@ -437,7 +437,7 @@ class TestUpdateDisposition:
         client.frames()
         body = {"lock-tokens": AmqpArray(0x98, [got.token]), "disposition-status": status}
         assert client.management(name).ask("update-disposition", body).status == 200
-        counts = sim.namespace.entity(name).counts()
+        counts = sim.namespace.entity(name).counts().result()
         assert (counts.active, counts.deferred, counts.dead_letter) == where
         assert counts.locked == 0
 
@@ -539,7 +539,7 @@ class TestBatchDelete:
         assert reply.status == 200
         assert reply.body == {"message-count": 2}
         assert b"message-count\x54\x02" in reply.message.raw
-        counts = sim.namespace.entity(name).counts()
+        counts = sim.namespace.entity(name).counts().result()
         assert (counts.active, counts.locked) == (2, 1)
         again = management.ask("batch-delete-messages", {"message-count": 1, "enqueued-time-utc": Timestamp(before)})
         assert again.status == 204
@@ -561,7 +561,7 @@ class TestBatchDelete:
         management = client.management("s")
         assert management.ask("batch-delete-messages", body).body == {"message-count": 2}
         assert management.ask("batch-delete-messages", body).status == 204
-        counts = sim.namespace.entity("s").counts()
+        counts = sim.namespace.entity("s").counts().result()
         assert (counts.active, counts.locked) == (3, 1)
 
     @pytest.mark.parametrize("count", [1, 3, 150, 500])
@@ -576,7 +576,7 @@ class TestBatchDelete:
         body = {"message-count": count}
         gone = min(count, 200)
         assert management.ask("batch-delete-messages", body).body == {"message-count": gone}
-        assert sim.namespace.entity("s").counts().active == 202 - gone
+        assert sim.namespace.entity("s").counts().result().active == 202 - gone
         asked = {"from-sequence-number": 1, "message-count": 5, "session-id": "held"}
         assert len(peeked(management.ask("peek-message", asked))) == 2
 
@@ -602,7 +602,7 @@ class TestBatchDelete:
         client.run(1)
         reply = client.management("s/$DeadLetterQueue").ask("batch-delete-messages", {"message-count": 5})
         assert reply.body == {"message-count": 1}
-        assert sim.namespace.entity("s").counts().dead_letter == 0
+        assert sim.namespace.entity("s").counts().result().dead_letter == 0
 
     def test_premium_deletes_more_at_once(self) -> None:
         sim = SimBus(PREMIUM)

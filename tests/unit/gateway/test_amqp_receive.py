@@ -30,7 +30,7 @@ def fill(sim: SimBus, name: str, count: int, size: int = 1, **fields: str) -> No
 
 
 def counts(sim: SimBus, name: str) -> tuple[int, int]:
-    found = sim.namespace.entity(name).counts()
+    found = sim.namespace.entity(name).counts().result()
     return found.active, found.locked
 
 

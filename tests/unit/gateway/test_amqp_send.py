@@ -39,7 +39,7 @@ def batch(*messages: bytes) -> bytes:
 
 
 def active(sim: SimBus, name: str = "q") -> int:
-    return sim.namespace.entity(name).counts().active
+    return sim.namespace.entity(name).counts().result().active
 
 
 @pytest.mark.parametrize("entity", ["q", "p"])

@@ -221,7 +221,7 @@ def test_receive_and_delete_is_legal(sim: SimBus, client: Client, name: str) -> 
     client.flow(handle, 5, drain=True)
     found = client.frames()
     assert [one.name for one in found] == ["transfer", "transfer", "flow"]
-    assert sim.namespace.entity(name).counts().active == 0
+    assert sim.namespace.entity(name).counts().result().active == 0
 
 
 def test_drain_is_answered(sim: SimBus, client: Client, name: str) -> None:
@@ -237,7 +237,7 @@ def test_a_slow_client_is_not_given_more_than_it_takes(sim: SimBus, client: Clie
     send(sim, name, *[("a", "x" * 20_000) for _ in range(40)])
     client.transport.slow = True
     accept(client, name, "a", 100)
-    taken = sim.namespace.entity(name).counts().locked
+    taken = sim.namespace.entity(name).counts().result().locked
     assert taken < 40
     client.transport.slow = False
     client.transport.unsent = 0
@@ -336,7 +336,7 @@ class TestManagement:
         tokens = {"lock-tokens": [found["lock-token"]], "session-id": "a"}
         reply = management.ask("update-disposition", {"disposition-status": "completed", **tokens})
         assert reply.status == 200
-        assert sim.namespace.entity(name).counts().total == 0
+        assert sim.namespace.entity(name).counts().result().total == 0
 
     def test_peek_looks_into_one_session_or_all(self, sim: SimBus, client: Client, name: str) -> None:
         send(sim, name, ("a", "1"), ("b", "2"), ("a", "3"))

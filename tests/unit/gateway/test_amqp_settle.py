@@ -87,7 +87,7 @@ def test_a_settled_decision_is_carried_out_and_not_answered(
     (got,) = received(client, name)
     client.dispose(got.id, state, settled=True)
     assert client.frames("disposition") == []
-    counts = sim.namespace.entity(name).counts()
+    counts = sim.namespace.entity(name).counts().result()
     where = {
         "Accepted": (0, 0, 0),
         "Modified": (1, 0, 0) if not getattr(state, "undeliverable_here", False) else (0, 1, 0),
@@ -186,7 +186,7 @@ def test_a_second_decision_on_the_same_delivery_is_told_that_it_comes_late(
     client.settle(got.id, Modified(undeliverable_here=True))
     client.dispose(got.id, ACCEPTED)
     assert rejection(client.frames("disposition")[0].fields[4])[0] == "amqp:not-found"
-    assert sim.namespace.entity(name).counts().deferred == 1
+    assert sim.namespace.entity(name).counts().result().deferred == 1
 
 
 def test_a_delivery_of_another_client_cannot_be_settled(sim: SimBus, client: Client, name: str) -> None:
@@ -195,7 +195,7 @@ def test_a_delivery_of_another_client_cannot_be_settled(sim: SimBus, client: Cli
     other.receiver(name, 1)
     other.dispose(got.id, ACCEPTED)
     assert other.frames("disposition") == []
-    assert sim.namespace.entity(name).counts().locked == 1
+    assert sim.namespace.entity(name).counts().result().locked == 1
 
 
 def test_a_store_that_fails_answers_with_a_retryable_error(sim: SimBus, client: Client, name: str) -> None:

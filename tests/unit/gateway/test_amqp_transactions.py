@@ -73,7 +73,7 @@ def refused(state: Described) -> str:
 
 
 def active(sim: SimBus, name: str) -> int:
-    return sim.namespace.entity(name).counts().active
+    return sim.namespace.entity(name).counts().result().active
 
 
 def got_from(client: Client, name: str, count: int = 1) -> list[Got]:
@@ -250,10 +250,10 @@ class TestSettlements:
         assert answer.value[1].descriptor == outcome.code()  # type: ignore[index]
         if outcome.code() == 0x25:
             assert answer.value[1].value == [None]  # type: ignore[index]
-        assert sim.namespace.entity(name).counts().locked == 1
+        assert sim.namespace.entity(name).counts().result().locked == 1
         client.detach(handle)
         discharge(client, coordinator, txn_id)
-        counts = sim.namespace.entity(name).counts()
+        counts = sim.namespace.entity(name).counts().result()
         assert (counts.active, counts.deferred, counts.dead_letter) == where
 
     def test_nobody_else_settles_meanwhile(self, client: Client) -> None:
@@ -273,7 +273,7 @@ class TestSettlements:
         txn_id = declare(client, coordinator)
         client.settle(got.id, within(txn_id, ACCEPTED))
         discharge(client, coordinator, txn_id, fail=True)
-        assert sim.namespace.entity("q").counts().locked == 1
+        assert sim.namespace.entity("q").counts().result().locked == 1
         management = client.management("q")
         reply = management.ask("update-disposition", {"lock-tokens": [got.token], "disposition-status": "completed"})
         assert reply.status == 200
@@ -289,7 +289,7 @@ class TestSettlements:
         client.run(61)
         client.frames()
         assert refused(discharge(client, coordinator, txn_id)) == "com.microsoft:message-lock-lost"
-        counts = sim.namespace.entity("q").counts()
+        counts = sim.namespace.entity("q").counts().result()
         assert counts.active == 1, "the answer was not sent, the message is still there"
 
     def test_receive_and_send_on_one_partition_is_one_commit(self, sim: SimBus, client: Client) -> None:
@@ -530,7 +530,7 @@ class TestManagement:
             assert reply.status == 200
             (number,) = reply.body["sequence-numbers"].items
             discharge(client, coordinator, txn_id, fail)
-            assert sim.namespace.entity("q").counts().scheduled == expected
+            assert sim.namespace.entity("q").counts().result().scheduled == expected
             cancelled = management.ask("cancel-scheduled-message", {"sequence-numbers": [number]})
             assert cancelled.status == (404 if fail else 200)
 
@@ -543,7 +543,7 @@ class TestManagement:
             txn_id = declare(client, coordinator)
             assert management.ask("update-disposition", body, state=within(txn_id)).status == 200
             discharge(client, coordinator, txn_id, fail)
-            assert sim.namespace.entity("q").counts().active == expected
+            assert sim.namespace.entity("q").counts().result().active == expected
 
     def test_an_unknown_transaction(self, client: Client) -> None:
         client.outcome(client.sender("q"), text("m"))

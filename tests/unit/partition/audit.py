@@ -13,7 +13,7 @@ from polybus.message.message import Message
 from polybus.partition import records
 from polybus.partition.broker import Broker
 from polybus.partition.entry import entry_from
-from polybus.partition.log import KINDS, MAIN
+from polybus.partition.kinds import KINDS, MAIN
 from polybus.partition.records import SettledMark, Stored
 
 TABLES = b"!LMDXSTEUVQNBCZFRGHA"

@@ -15,12 +15,12 @@ from typing import Any
 from polybus.clock import Now
 from polybus.errors import EntityNotFound, PolybusError
 from polybus.message.message import Message, build
+from polybus.message.peeked import Peeked
 from polybus.partition import holding, receiving, sending, settling, upkeep
 from polybus.partition.broker import Broker
 from polybus.partition.entry import Entry
 from polybus.partition.log import Log
 from polybus.partition.output import Output
-from polybus.partition.peeking import Peeked
 from polybus.partition.sessions import Session
 from polybus.partition.settings import EntitySettings
 from polybus.rows import Get, Read

@@ -8,7 +8,7 @@ import pytest
 
 from polybus.errors import MessageNotFound
 from polybus.partition import by_number, rescheduling, upkeep
-from polybus.partition.moving import Moved
+from polybus.partition.data import Moved
 from polybus.partition.session_list import list_sessions
 from tests.unit.partition.kit import body_of, queue, tiny
 from tests.unit.partition.solo import Solo
@@ -26,7 +26,9 @@ def delete(solo: Solo, *numbers: int, log_id: int = 0) -> tuple[list[int], list[
 
 
 def undefer(solo: Solo, *numbers: int, log_id: int = 0) -> tuple[list[int], list[int], list[int]]:
-    return said(solo, by_number.undefer(solo.broker, solo.log(log_id), solo.now, list(numbers), solo.reply, "undefer"))
+    return said(
+        solo, by_number.undefer(solo.broker, solo.log(log_id), solo.now, list(numbers), solo.reply, "undefer")
+    )
 
 
 def reschedule(solo: Solo, *numbers: int, due_ms: int = 0, by_ms: int = 0) -> tuple[list[int], list[int], list[int]]:

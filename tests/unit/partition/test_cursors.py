@@ -1,5 +1,5 @@
 from polybus.partition import cursors
-from polybus.partition.log import NO_FLOOR
+from polybus.partition.kinds import NO_FLOOR
 from tests.unit.partition.kit import body_of, main, queue, tiny, topic
 from tests.unit.partition.solo import Solo
 

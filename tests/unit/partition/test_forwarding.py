@@ -9,8 +9,8 @@ import pytest
 from polybus.errors import EntityNotFound, QuotaExceeded
 from polybus.message.message import build
 from polybus.partition import inbox, transfers
+from polybus.partition.data import Transfer
 from polybus.partition.settings import EntitySettings
-from polybus.partition.transfers import Transfer
 from tests.unit.partition.kit import add_rule, body_of, main, queue, topic
 from tests.unit.partition.solo import Solo
 

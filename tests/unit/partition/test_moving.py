@@ -1,12 +1,13 @@
 import pytest
 
 from polybus.errors import EntityNotFound, MessageTooLarge
+from polybus.message.edit import Edit
 from polybus.message.message import CORRELATION_ID, DATA, SUBJECT, Message, build, with_body
 from polybus.message.overlay import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON
 from polybus.message.rendering import Marks, merged_properties, render
 from polybus.partition import moving, transfers
-from polybus.partition.moving import Edit, Moved
-from polybus.partition.transfers import MOVED, Transfer
+from polybus.partition.data import Moved, Transfer
+from polybus.partition.transfers import MOVED
 from tests.unit.partition.kit import add_rule, body_of, queue, tiny, topic
 from tests.unit.partition.solo import Solo
 

@@ -2,8 +2,9 @@ import pytest
 
 from polybus.errors import InvalidOperation, MessageLockLost
 from polybus.partition import receiving, settling, upkeep
-from polybus.partition.broker import NOT_DUE, read_token
+from polybus.partition.broker import NOT_DUE
 from polybus.partition.lock_ends import SLACK
+from polybus.partition.tokens import read_token
 from tests.unit.partition.kit import LOCK_MS, body_of, queue
 
 

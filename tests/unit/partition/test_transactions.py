@@ -2,9 +2,10 @@ import pytest
 
 from polybus.errors import InvalidOperation, MessageLockLost, QuotaExceeded, SessionLockLost
 from polybus.message.message import build
+from polybus.message.outcome import ABANDON, COMPLETE, DEAD_LETTER, DEFER
 from polybus.partition import settling, transactions
 from polybus.partition.entry import Entry
-from polybus.partition.transactions import ABANDON, COMPLETE, DEAD_LETTER, DEFER, Work
+from polybus.partition.transactions import Work
 from tests.unit.partition.kit import LOCK_MS, body_of, main, queue, topic
 from tests.unit.partition.solo import Solo
 

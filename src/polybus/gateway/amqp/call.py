@@ -113,14 +113,14 @@ class Call:
             found.append(int(item))
         return found
 
-    def deliveries(self) -> list[Delivery]:
+    async def deliveries(self) -> list[Delivery]:
         """The deliveries that the request's lock tokens name; lock-lost where one of them is not held."""
         log_id = self.place.log_id()
         found: list[Delivery] = []
         for item in self.items("lock-tokens"):
             if not isinstance(item, UUID):
                 raise ArgumentError("A lock token is not a uuid.")
-            found.append(self.namespace.delivery_of(self.entity, log_id, item.bytes))
+            found.append(await self.namespace.delivery_of(self.entity, log_id, item.bytes))
         return found
 
     def held_session(self) -> HeldSession:

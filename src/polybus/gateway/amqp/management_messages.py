@@ -16,11 +16,11 @@ from polybus.gateway.amqp.sections import client_message
 from polybus.gateway.amqp.settling import Decision, count, properties_of, settle
 from polybus.limits import AMQP_DELETED_PREMIUM, AMQP_DELETED_STANDARD, AMQP_PEEKED_MESSAGES
 from polybus.message.message import Message
+from polybus.message.outcome import ABANDON, COMPLETE, DEAD_LETTER, DEFER
+from polybus.message.peeked import Peeked
 from polybus.message.rendering import STATE_SCHEDULED, render
 from polybus.namespace.delivery import operations
 from polybus.namespace.delivery.source import Delivery
-from polybus.partition import settling, transactions
-from polybus.partition.receiving import Peeked
 from polybus.promise import Promise
 
 _LONG: Final = 0x81
@@ -29,11 +29,11 @@ _NO_BODY: Final = b"\x00\x53\x75\xa0\x00"
 _REMOVE_AT_ONCE: Final = 0
 
 _OUTCOMES: Final = {
-    "completed": transactions.COMPLETE,
-    "abandoned": transactions.ABANDON,
-    "defered": transactions.DEFER,
-    "deferred": transactions.DEFER,
-    "suspended": transactions.DEAD_LETTER,
+    "completed": COMPLETE,
+    "abandoned": ABANDON,
+    "defered": DEFER,
+    "deferred": DEFER,
+    "suspended": DEAD_LETTER,
 }
 _RELEASE: Final = "unlocked"
 
@@ -77,14 +77,14 @@ async def receive_deferred(call: Call) -> Answer:
     held = call.held_session() if call.entity.requires_session(call.place.address) else None
     lock = call.number("receiver-settle-mode", 1) != _REMOVE_AT_ONCE
     deliveries = await operations.receive_deferred(
-        call.namespace, call.entity, call.place.log_id(), call.numbers("sequence-numbers"), lock, held, None
+        call.namespace, call.entity, call.place.log_id(), call.numbers("sequence-numbers"), lock, held
     )
     stats = call.stats()
     messages: list[object] = []
     for delivery in deliveries:
         messages.append(_deferred(delivery, lock))
         stats.outgoing_messages += 1
-        stats.outgoing_bytes += delivery.entry.size
+        stats.outgoing_bytes += delivery.size
     return Answer({"messages": messages})
 
 
@@ -93,20 +93,18 @@ def _deferred(delivery: Delivery, lock: bool) -> dict[str, object]:
 
     docs/protocol/management.md#token-in-both-places.
     """
-    entry = delivery.entry
     if not lock:
-        return {"message": b"".join(render(entry.loaded(), entry.marks()))}
-    token = delivery.token()
-    encoded = b"".join(render(entry.loaded(), entry.marks(token)))
-    return {"message": encoded, "lock-token": UUID(bytes=token)}
+        return {"message": b"".join(render(delivery.message, delivery))}
+    token = delivery.lock_token = delivery.token
+    return {"message": b"".join(render(delivery.message, delivery)), "lock-token": UUID(bytes=token)}
 
 
 async def renew_locks(call: Call) -> Answer:
     if call.entity.requires_session(call.place.address):
         raise InvalidOperation("The lock of a message in a session cannot be renewed; renew the session's lock.")
     expirations: list[object] = []
-    for delivery in call.deliveries():
-        expirations.append(Timestamp(operations.renew_lock(call.namespace, delivery)))
+    for delivery in await call.deliveries():
+        expirations.append(Timestamp(await operations.renew_lock(delivery)))
     return Answer({"expirations": AmqpArray(_TIMESTAMP, expirations)})
 
 
@@ -115,17 +113,19 @@ async def update_disposition(call: Call) -> Answer:
     if call.entity.requires_session(call.place.address) and call.get("session-id") is not None:
         call.held_session()
     status = call.text("disposition-status")
-    deliveries = call.deliveries()
+    deliveries = await call.deliveries()
     if status == _RELEASE:
         now = call.namespace.bus.clock.now()
         for delivery in deliveries:
-            settling.release(delivery.partition.require(), delivery.log, delivery.lock, now)
+            released: Promise[None] = Promise()
+            delivery.partition.release(delivery, now, released.reply, None)
+            await released
         return Answer()
     decision = _decision(call, status)
     txn_id = call.txn_id
     if txn_id is not None:
         for delivery in deliveries:
-            call.endpoint.transactions.settle(txn_id, call.entity, delivery, decision)
+            await call.endpoint.transactions.settle(txn_id, call.entity, delivery, decision)
         return Answer()
     await _settle_all(call, deliveries, decision)
     return Answer()

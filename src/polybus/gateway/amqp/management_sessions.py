@@ -16,7 +16,7 @@ _ANY_TIME_MS: Final = 253_402_300_799_000
 
 
 async def renew_lock(call: Call) -> Answer:
-    return Answer({"expiration": Timestamp(call.held_session().renew())})
+    return Answer({"expiration": Timestamp(await call.held_session().renew())})
 
 
 async def set_state(call: Call) -> Answer:

@@ -96,14 +96,28 @@ class ReceivingLink(SettlingLink):
 
     def _overfull(self) -> bool:
         """Whether the client holds too much; what it has lost the lock of is forgotten first."""
-        session = self.link.session
-        for key, outgoing in list(session.unsettled.items()):
+        self.full = True
+        by_partition: dict[int, list[tuple[int, Delivery]]] = {}
+        for key, outgoing in self.link.session.unsettled.items():
             held = outgoing.context
-            if outgoing.link is self.link and isinstance(held, Delivery) and held.entry.lock != held.lock:
-                del session.unsettled[key]
+            if outgoing.link is self.link and isinstance(held, Delivery):
+                by_partition.setdefault(held.partition.index, []).append((key, held))
+        for found in by_partition.values():
+            self._look_for_lost(found)
+        return self.full
+
+    def _look_for_lost(self, found: list[tuple[int, Delivery]]) -> None:
+        asked = found[0][1].partition.are_locked([held for _, held in found])
+        asked.then(lambda promise: self._forget_lost(found, promise))
+
+    def _forget_lost(self, found: list[tuple[int, Delivery]], promise: Promise[list[bool]]) -> None:
+        unsettled = self.link.session.unsettled
+        for (key, held), locked in zip(found, promise.result(), strict=True):
+            outgoing = unsettled.get(key)
+            if not locked and outgoing is not None and outgoing.context is held:
+                del unsettled[key]
                 self.link.unsettled -= 1
         self.full = self.link.unsettled >= AMQP_UNSETTLED_DELIVERIES
-        return self.full
 
     def tick(self) -> None:
         if self.full:
@@ -146,14 +160,13 @@ class ReceivingLink(SettlingLink):
         if self.deletes:
             self._deliver_removed(delivery)
             return
-        entry = delivery.entry
-        token = delivery.token()
+        token = delivery.lock_token = delivery.token
         tag = token[3::-1] + token[5:3:-1] + token[7:5:-1] + token[8:]
-        sent = self.outgoing.send(tag, render(entry.loaded(), entry.marks(token)), False, delivery)
+        sent = self.outgoing.send(tag, render(delivery.message, delivery), False, delivery)
         if sent is None:
-            give_back(delivery, self.endpoint.clock)
+            give_back(delivery)
             return
-        self._sent(entry.size)
+        self._sent(delivery.size)
 
     def _deliver_removed(self, delivery: Delivery) -> None:
         self._note_taken()
@@ -168,11 +181,10 @@ class ReceivingLink(SettlingLink):
             self.resume()
 
     def _send_removed(self, delivery: Delivery) -> None:
-        entry = delivery.entry
-        tag = _TAG.pack(delivery.partition.entity_id, entry.sequence)
-        self.outgoing.send(tag, render(entry.loaded(), entry.marks()), True)
+        tag = _TAG.pack(delivery.partition.entity_id, delivery.sequence)
+        self.outgoing.send(tag, render(delivery.message, delivery), True)
         self.stats.completed += 1
-        self._sent(entry.size)
+        self._sent(delivery.size)
 
     def _send_held(self) -> None:
         held = self._held
@@ -197,7 +209,7 @@ class ReceivingLink(SettlingLink):
         self.stop_wanting()
         for outgoing in unsent:
             if isinstance(outgoing.context, Delivery):
-                give_back(outgoing.context, self.endpoint.clock)
+                give_back(outgoing.context)
         self.gone()
 
     def gone(self) -> None:

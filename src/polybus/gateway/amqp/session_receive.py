@@ -44,9 +44,9 @@ class SessionReceiveLink(ReceivingLink):
     def start(self) -> None:
         session_id = self._filter.session_id
         if session_id is None:
-            promise = self._sessions.accept_next(self, self._timeout_ms())
+            promise = self._sessions.accept_next(str(self), self._timeout_ms())
         else:
-            promise = spawn(self._sessions.accept(session_id, self))
+            promise = spawn(self._sessions.accept(session_id, str(self)))
         self._waiting = promise
         promise.then(self._found)
 

@@ -29,19 +29,19 @@ from polybus.gateway.amqp.errors import new_tracking_id, rejected
 from polybus.gateway.amqp.link_end import LinkEnd
 from polybus.gateway.sas import Rights
 from polybus.gateway.stats import EntityStats
+from polybus.message.outcome import ABANDON, COMPLETE, DEAD_LETTER, DEFER
 from polybus.message.overlay import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON
 from polybus.namespace.delivery.source import Delivery
-from polybus.partition import settling, transactions
-from polybus.partition.output import Reply
+from polybus.promise import Promise, Reply
 
 if TYPE_CHECKING:
     from polybus.gateway.amqp.endpoint import AmqpEndpoint
 
 CONFIRMATIONS: Final[dict[str, bytes]] = {
-    transactions.COMPLETE: ACCEPTED_BYTES,
-    transactions.ABANDON: MODIFIED_BYTES,
-    transactions.DEFER: MODIFIED_BYTES,
-    transactions.DEAD_LETTER: REJECTED_BYTES,
+    COMPLETE: ACCEPTED_BYTES,
+    ABANDON: MODIFIED_BYTES,
+    DEFER: MODIFIED_BYTES,
+    DEAD_LETTER: REJECTED_BYTES,
 }
 
 
@@ -66,9 +66,9 @@ class Decision:
 def decision_of(state: DeliveryState | None) -> Decision | None:
     """What an outcome asks for; None where the message is only given back."""
     if isinstance(state, Accepted):
-        return Decision(transactions.COMPLETE)
+        return Decision(COMPLETE)
     if isinstance(state, Modified):
-        outcome = transactions.DEFER if state.undeliverable_here else transactions.ABANDON
+        outcome = DEFER if state.undeliverable_here else ABANDON
         return Decision(outcome, properties_of(state.message_annotations))
     if isinstance(state, Rejected):
         return _dead_letter(state)
@@ -79,10 +79,10 @@ def _dead_letter(state: Rejected) -> Decision:
     """Reason and description travel in the error's details, beside properties to be changed."""
     properties = None if state.error is None else properties_of(state.error.info)
     if not properties:
-        return Decision(transactions.DEAD_LETTER)
+        return Decision(DEAD_LETTER)
     reason = text_of(properties.pop(DEAD_LETTER_REASON, None))
     description = text_of(properties.pop(DEAD_LETTER_DESCRIPTION, None))
-    return Decision(transactions.DEAD_LETTER, properties, reason, description)
+    return Decision(DEAD_LETTER, properties, reason, description)
 
 
 def text_of(value: object) -> str | None:
@@ -104,17 +104,16 @@ def properties_of(given: object) -> dict[str, object] | None:
 
 def settle(held: Delivery, decision: Decision, now: Now, reply: Reply | None, context: object) -> None:
     """Carries a decision out; replies after the commit, or raises at once and nothing has happened."""
-    broker, log_, lock = held.partition.require(), held.log, held.lock
-    outcome, properties = decision.outcome, decision.properties
-    if outcome == transactions.COMPLETE:
-        settling.complete(broker, log_, lock, now, reply, context)
-    elif outcome == transactions.ABANDON:
-        settling.abandon(broker, log_, lock, now, properties, reply, context)
-    elif outcome == transactions.DEFER:
-        settling.defer(broker, log_, lock, now, properties, reply, context)
-    else:
-        reason, description = decision.reason, decision.description
-        settling.dead_letter(broker, log_, lock, now, reason, description, properties, reply, context)
+    held.partition.settle(
+        held,
+        now,
+        decision.outcome,
+        decision.reason,
+        decision.description,
+        decision.properties,
+        reply,
+        context,
+    )
 
 
 class SettlingLink(LinkEnd):
@@ -136,7 +135,7 @@ class SettlingLink(LinkEnd):
             if settled:
                 self._settle_quietly(held, state, now)
             elif isinstance(state, Accepted):
-                settling.complete(held.partition.require(), held.log, held.lock, now, self._completed, outgoing)
+                held.partition.complete(held, now, self._completed, outgoing)
                 self.endpoint.begun(0)
             elif isinstance(state, TransactionalState):
                 self._settle_in_transaction(outgoing, held, state)
@@ -150,11 +149,11 @@ class SettlingLink(LinkEnd):
     def _settle_quietly(self, held: Delivery, state: DeliveryState | None, now: Now) -> None:
         """The client has settled on its side and waits for nothing."""
         if isinstance(state, TransactionalState):
-            self._hold_in_transaction(held, state)
+            self._hold_in_transaction(held, state).then(self._held_quietly)
             return
         decision = decision_of(state)
         if decision is None:
-            settling.release(held.partition.require(), held.log, held.lock, now)
+            held.partition.release(held, now, None, None)
         else:
             settle(held, decision, now, None, None)
             count(self.stats, decision.outcome)
@@ -164,13 +163,12 @@ class SettlingLink(LinkEnd):
     ) -> None:
         decision = decision_of(state)
         if decision is None:
-            settling.release(held.partition.require(), held.log, held.lock, now)
-            outgoing.settle(RELEASED_BYTES)
+            held.partition.release(held, now, self._released, outgoing)
             return
         reply = self._dead_lettered
-        if decision.outcome == transactions.ABANDON:
+        if decision.outcome == ABANDON:
             reply = self._abandoned
-        elif decision.outcome == transactions.DEFER:
+        elif decision.outcome == DEFER:
             reply = self._deferred
         settle(held, decision, now, reply, outgoing)
         self.endpoint.begun(0)
@@ -186,17 +184,26 @@ class SettlingLink(LinkEnd):
             self._refuse(context, error, False)
         self.endpoint.ended(0)
 
+    def _released(self, context: object, result: object, error: PolybusError | None) -> None:
+        del result
+        assert isinstance(context, OutgoingDelivery)
+        if error is None:
+            context.settle(RELEASED_BYTES)
+            self.endpoint.wake()
+        else:
+            self._refuse(context, error, False)
+
     def _abandoned(self, context: object, result: object, error: PolybusError | None) -> None:
         del result
-        self._confirm(context, transactions.ABANDON, error)
+        self._confirm(context, ABANDON, error)
 
     def _deferred(self, context: object, result: object, error: PolybusError | None) -> None:
         del result
-        self._confirm(context, transactions.DEFER, error)
+        self._confirm(context, DEFER, error)
 
     def _dead_lettered(self, context: object, result: object, error: PolybusError | None) -> None:
         del result
-        self._confirm(context, transactions.DEAD_LETTER, error)
+        self._confirm(context, DEAD_LETTER, error)
 
     def _confirm(self, context: object, outcome: str, error: PolybusError | None) -> None:
         assert isinstance(context, OutgoingDelivery)
@@ -209,27 +216,50 @@ class SettlingLink(LinkEnd):
         self.endpoint.ended(0)
 
     def _refuse(self, outgoing: OutgoingDelivery, error: Exception, settled: bool) -> None:
-        tracking_id = new_tracking_id(self.endpoint.id)
-        self.report(error, tracking_id, "a settlement was rejected")
-        if isinstance(error, PolybusError):
-            self.stats.refused(error)
+        tracking_id = self._note_refusal(error)
         if not settled:
             outgoing.settle(rejected(error, tracking_id))
         self.endpoint.wake()
 
+    def _note_refusal(self, error: Exception) -> str:
+        tracking_id = new_tracking_id(self.endpoint.id)
+        self.report(error, tracking_id, "a settlement was rejected")
+        if isinstance(error, PolybusError):
+            self.stats.refused(error)
+        return tracking_id
+
     # Transactions
 
     def _settle_in_transaction(self, outgoing: OutgoingDelivery, held: Delivery, state: TransactionalState) -> None:
-        self._hold_in_transaction(held, state)
-        outgoing.settle(TransactionalState(state.txn_id, confirmation_of(state.outcome)))
+        self._hold_in_transaction(held, state).then(
+            lambda promise: self._held_in_transaction(outgoing, state, promise)
+        )
 
-    def _hold_in_transaction(self, held: Delivery, state: TransactionalState) -> None:
+    def _held_in_transaction(
+        self, outgoing: OutgoingDelivery, state: TransactionalState, promise: Promise[None]
+    ) -> None:
+        try:
+            promise.result()
+        except PolybusError as error:
+            self._refuse(outgoing, error, False)
+        else:
+            outgoing.settle(TransactionalState(state.txn_id, confirmation_of(state.outcome)))
+            self.endpoint.wake()
+
+    def _held_quietly(self, promise: Promise[None]) -> None:
+        try:
+            promise.result()
+        except PolybusError as error:
+            self._note_refusal(error)
+            self.endpoint.wake()
+
+    def _hold_in_transaction(self, held: Delivery, state: TransactionalState) -> Promise[None]:
         decision = decision_of(state.outcome)
         if decision is None:
             raise InvalidOperation("A message cannot be released inside a transaction.")
         place = self.place
         assert place is not None, "messages are received from a place"
-        self.endpoint.transactions.settle(state.txn_id, place.entity, held, decision)
+        return self.endpoint.transactions.settle(state.txn_id, place.entity, held, decision)
 
 
 def confirmation_of(outcome: DeliveryState | None) -> DeliveryState | None:
@@ -243,11 +273,11 @@ def confirmation_of(outcome: DeliveryState | None) -> DeliveryState | None:
 
 
 def count(stats: EntityStats, outcome: str) -> None:
-    if outcome == transactions.COMPLETE:
+    if outcome == COMPLETE:
         stats.completed += 1
-    elif outcome == transactions.ABANDON:
+    elif outcome == ABANDON:
         stats.abandoned += 1
-    elif outcome == transactions.DEFER:
+    elif outcome == DEFER:
         stats.deferred += 1
     else:
         stats.dead_lettered += 1

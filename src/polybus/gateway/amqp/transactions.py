@@ -17,6 +17,7 @@ from polybus.namespace.delivery.transaction import Transaction
 from polybus.namespace.delivery.transaction_rules import RuleChange
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.namespace import Namespace
+from polybus.promise import Promise
 
 
 class _Open:
@@ -87,8 +88,8 @@ class ClientTransactions:
         first = shared.first_entity
         return first if shared.coordinators and first is not entity else None
 
-    def settle(self, txn_id: bytes, entity: Entity, held: Delivery, decision: Decision) -> None:
-        self._find(txn_id).transaction.settle(
+    def settle(self, txn_id: bytes, entity: Entity, held: Delivery, decision: Decision) -> Promise[None]:
+        return self._find(txn_id).transaction.settle(
             entity, held, decision.outcome, decision.reason, decision.description, decision.properties
         )
 

@@ -54,8 +54,8 @@ def _times(created_ms: int, updated_ms: int, info: RuntimeInfo) -> Json:
     }
 
 
-def entity_json(request: ArmCall, kind: str, entity: Entity) -> Json:
-    described, info = entity.description, entity_info(entity)
+async def entity_json(request: ArmCall, kind: str, entity: Entity) -> Json:
+    described, info = entity.description, await entity_info(entity)
     properties = {
         **properties_json(described),
         **_times(described.created_at_ms, described.updated_at_ms, info),
@@ -74,14 +74,14 @@ async def entities(request: ArmCall, kind: str) -> Response:
     if request.call.method != "GET":
         raise not_allowed(request.call.method)
     found = [entity for _, entity in sorted(request.namespace.entities.items())]
-    rows = [entity_json(request, kind, each) for each in found if isinstance(each.description, KINDS[kind])]
+    rows = [await entity_json(request, kind, each) for each in found if isinstance(each.description, KINDS[kind])]
     return answer(request.page(rows))
 
 
 async def entity(request: ArmCall, kind: str, name: str) -> Response:
     method = request.call.method
     if method == "GET":
-        return answer(entity_json(request, kind, found_entity(request, kind, name)))
+        return answer(await entity_json(request, kind, found_entity(request, kind, name)))
     if method == "DELETE":
         if request.namespace.find(path_of(name)) is None:
             return Response(status_code=204)
@@ -95,14 +95,14 @@ async def entity(request: ArmCall, kind: str, name: str) -> Response:
         made = await run(request.management.create(asked))
     else:
         made = await run(request.management.update(asked, given))
-    return answer(entity_json(request, kind, made))
+    return answer(await entity_json(request, kind, made))
 
 
 # Subscriptions and rules
 
 
-def subscription_json(request: ArmCall, topic: Entity, subscription: Subscription) -> Json:
-    described, info = subscription.description, subscription_info(topic, subscription)
+async def subscription_json(request: ArmCall, topic: Entity, subscription: Subscription) -> Json:
+    described, info = subscription.description, await subscription_info(topic, subscription)
     properties = {
         **properties_json(described),
         **_times(described.created_at_ms, described.updated_at_ms, info),
@@ -120,14 +120,14 @@ async def subscriptions(request: ArmCall, topic: str) -> Response:
     if request.call.method != "GET":
         raise not_allowed(request.call.method)
     entity = found_entity(request, "topics", topic)
-    rows = [subscription_json(request, entity, each) for _, each in sorted(entity.subscriptions.items())]
+    rows = [await subscription_json(request, entity, each) for _, each in sorted(entity.subscriptions.items())]
     return answer(request.page(rows))
 
 
 async def subscription(request: ArmCall, topic: str, name: str) -> Response:
     method, entity = request.call.method, found_entity(request, "topics", topic)
     if method == "GET":
-        return answer(subscription_json(request, entity, entity.subscription(name)))
+        return answer(await subscription_json(request, entity, entity.subscription(name)))
     if method == "DELETE":
         if fold(name) not in entity.subscriptions:
             return Response(status_code=204)
@@ -140,7 +140,7 @@ async def subscription(request: ArmCall, topic: str, name: str) -> Response:
         made = await run(request.management.update_subscription(asked, given))
     else:
         made = await run(request.management.create_subscription(asked))
-    return answer(subscription_json(request, entity, made))
+    return answer(await subscription_json(request, entity, made))
 
 
 def _rule_json(request: ArmCall, topic: Entity, subscription: Subscription, rule: RuleDescription) -> Json:

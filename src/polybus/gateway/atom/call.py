@@ -8,6 +8,7 @@ from uuid import uuid4
 from starlette.responses import Response
 
 from polybus import limits
+from polybus.asyncio_bridge import from_promise
 from polybus.errors import ArgumentError, BusError, EntityNotFound
 from polybus.gateway.atom import documents as atom
 from polybus.gateway.atom.documents import AtomContext, FeedPage, Moment, RuntimeInfo, Sent
@@ -120,9 +121,9 @@ class AtomCall:
         return without_sub_code(EntityNotFound(text))
 
 
-def entity_info(entity: Entity) -> RuntimeInfo:
+async def entity_info(entity: Entity) -> RuntimeInfo:
     """What a queue or a topic holds now; counting costs the same however many messages that is."""
-    counts = entity.counts()
+    counts = await from_promise(entity.counts())
     kinds = _filter_kinds(entity)
     return RuntimeInfo(
         size_bytes=counts.size_bytes,
@@ -146,8 +147,8 @@ def _filter_kinds(entity: Entity) -> list[FilterKind]:
     ]
 
 
-def subscription_info(entity: Entity, subscription: Subscription) -> RuntimeInfo:
-    counts = entity.counts(subscription.number)
+async def subscription_info(entity: Entity, subscription: Subscription) -> RuntimeInfo:
+    counts = await from_promise(entity.counts(subscription.number))
     return RuntimeInfo(
         active_count=counts.active + counts.deferred,
         dead_letter_count=counts.dead_letter,

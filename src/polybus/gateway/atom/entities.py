@@ -48,21 +48,21 @@ async def _get_namespace_info(request: AtomCall) -> Response:
 
 
 async def _get_queues(request: AtomCall) -> Response:
-    return _listed(request, QueueDescription, "$Resources/Queues")
+    return await _listed(request, QueueDescription, "$Resources/Queues")
 
 
 async def _get_topics(request: AtomCall) -> Response:
-    return _listed(request, TopicDescription, "$Resources/Topics")
+    return await _listed(request, TopicDescription, "$Resources/Topics")
 
 
-def _listed(request: AtomCall, kind: type[EntityDescription], path: str) -> Response:
+async def _listed(request: AtomCall, kind: type[EntityDescription], path: str) -> Response:
     items = sorted(request.namespace.entities.items())
     entities = [entity for _, entity in items if isinstance(entity.description, kind)]
     keeps = request.filter()
     if keeps is not None:
-        entities = [each for each in entities if keeps(each.description, entity_info(each))]
+        entities = [each for each in entities if keeps(each.description, await entity_info(each))]
     page = request.page(path, len(entities))
-    shown = [(each.description, entity_info(each)) for each in entities[page.skip : page.skip + page.top]]
+    shown = [(each.description, await entity_info(each)) for each in entities[page.skip : page.skip + page.top]]
     return request.feed(atom.entity_feed(shown, request.context, kind, page))
 
 
@@ -79,12 +79,12 @@ async def _put_entity(request: AtomCall) -> Response:
     check_forwarding(request, sent, before if isinstance(before, QueueDescription) else None)
     if not request.is_update:
         entity = await run(request.management.create(described))
-        return _entity_entry(request, entity, Moment.CREATED)
+        return await _entity_entry(request, entity, Moment.CREATED)
     if found is None:
         raise EntityNotFound(f"Entity '{request.namespace.name}:{described.path}' was not found.")
     request.check_match(found.description.updated_at_ms)
     entity = await run(request.management.update(described, sent.given))
-    return _entity_entry(request, entity, Moment.UPDATED)
+    return await _entity_entry(request, entity, Moment.UPDATED)
 
 
 def _check_plain(request: AtomCall) -> None:
@@ -96,8 +96,8 @@ async def _sent_entity(request: AtomCall) -> Sent:
     return atom.parse_entity(await request.body(), request.address.entity, request.context.api_version)
 
 
-def _entity_entry(request: AtomCall, entity: Entity, moment: Moment) -> Response:
-    document = atom.entity_entry(entity.description, entity_info(entity), request.context, moment)
+async def _entity_entry(request: AtomCall, entity: Entity, moment: Moment) -> Response:
+    document = atom.entity_entry(entity.description, await entity_info(entity), request.context, moment)
     return request.entry(document, entity if moment is not Moment.CREATED else None, moment)
 
 
@@ -105,7 +105,7 @@ async def _get_entity(request: AtomCall) -> Response:
     if request.address.sub_queue is not None or request.address.management:
         raise refusal(400, NOT_MANAGEABLE, 40000)
     entity = request.find()
-    return request.not_found_feed() if entity is None else _entity_entry(request, entity, Moment.READ)
+    return request.not_found_feed() if entity is None else await _entity_entry(request, entity, Moment.READ)
 
 
 async def _delete_entity(request: AtomCall) -> Response:

@@ -25,10 +25,12 @@ async def get_subscriptions(request: AtomCall) -> Response:
     subscriptions = [subscription for _, subscription in sorted(entity.subscriptions.items())]
     keeps = request.filter()
     if keeps is not None:
-        subscriptions = [each for each in subscriptions if keeps(each.description, subscription_info(entity, each))]
+        subscriptions = [
+            each for each in subscriptions if keeps(each.description, await subscription_info(entity, each))
+        ]
     page = request.page(f"{entity.name}/Subscriptions", len(subscriptions))
     part = subscriptions[page.skip : page.skip + page.top]
-    shown = [(each.description, subscription_info(entity, each)) for each in part]
+    shown = [(each.description, await subscription_info(entity, each)) for each in part]
     return request.feed(atom.subscription_feed(shown, request.context, page))
 
 
@@ -45,10 +47,10 @@ async def put_subscription(request: AtomCall) -> Response:
     if found is None:
         rules = None if sent.default_rule is None else [sent.default_rule]
         subscription = await run(request.management.create_subscription(described, rules))
-        return _subscription_entry(request, entity, subscription, Moment.CREATED)
+        return await _subscription_entry(request, entity, subscription, Moment.CREATED)
     request.check_match(entity.description.updated_at_ms)
     subscription = await run(request.management.update_subscription(described, sent.given))
-    return _subscription_entry(request, entity, subscription, Moment.UPDATED)
+    return await _subscription_entry(request, entity, subscription, Moment.UPDATED)
 
 
 def _subscription(request: AtomCall, entity: Entity) -> Subscription:
@@ -58,8 +60,10 @@ def _subscription(request: AtomCall, entity: Entity) -> Subscription:
         raise request.missing(request.subscription_name) from None
 
 
-def _subscription_entry(request: AtomCall, entity: Entity, subscription: Subscription, moment: Moment) -> Response:
-    info = subscription_info(entity, subscription)
+async def _subscription_entry(
+    request: AtomCall, entity: Entity, subscription: Subscription, moment: Moment
+) -> Response:
+    info = await subscription_info(entity, subscription)
     document = atom.subscription_entry(subscription.description, info, request.context, moment)
     return request.entry(document, entity, moment)
 
@@ -70,7 +74,7 @@ async def get_subscription(request: AtomCall) -> Response:
     entity = request.find_topic()
     if entity is None:
         return request.not_found_feed()
-    return _subscription_entry(request, entity, _subscription(request, entity), Moment.READ)
+    return await _subscription_entry(request, entity, _subscription(request, entity), Moment.READ)
 
 
 async def delete_subscription(request: AtomCall) -> Response:

@@ -19,8 +19,8 @@ from polybus.gateway.gateway import Gateway
 from polybus.gateway.http.auth import authorize_everywhere
 from polybus.gateway.http.errors import not_allowed
 from polybus.gateway.http.request import HttpCall
-from polybus.hosting.backup_files import stream
-from polybus.hosting.live_copy import copy_bus
+from polybus.namespace.management.live_copy import copy_bus
+from polybus.store.backup_files import stream
 
 log = logging.getLogger(__name__)
 

@@ -32,7 +32,7 @@ from polybus.namespace.pipeline.ranges import PartitionLog, log_ends, log_path
 async def get_cursors(request: BulkCall) -> Response:
     entity = request.entity
     cursors = request.bus.cursors.of(entity, request.log_id)
-    return answer({"cursors": [_shown(request, entity, cursor) for cursor in cursors]})
+    return answer({"cursors": [await _shown(request, entity, cursor) for cursor in cursors]})
 
 
 async def put_cursor(request: BulkCall) -> Response:
@@ -45,7 +45,7 @@ async def put_cursor(request: BulkCall) -> Response:
         entity, log_id, name, request.namespace.name, _start(body), lag_s * 1000, lag_bytes
     )
     cursor, made = await run(work)
-    return answer(_shown(request, entity, cursor), 201 if made else 200)
+    return answer(await _shown(request, entity, cursor), 201 if made else 200)
 
 
 def _start(body: dict[str, object]) -> Start:
@@ -61,7 +61,7 @@ def _start(body: dict[str, object]) -> Start:
 
 async def get_cursor(request: BulkCall) -> Response:
     entity, cursor = _found(request)
-    return answer(_shown(request, entity, cursor))
+    return answer(await _shown(request, entity, cursor))
 
 
 def _found(request: BulkCall) -> tuple[Entity, Cursor]:
@@ -76,8 +76,8 @@ async def advance_cursor(request: BulkCall) -> Response:
     positions = positions_in(body.get("positions"))
     fencing = optional_number_in(body, "fencing")
     moved = await run(request.bus.cursors.advance(entity, cursor, positions, fencing))
-    logs = log_ends(entity, moved.log_id)
-    return answer(_shown(request, entity, moved, logs) | {"log": list(map(_end, logs))})
+    logs = await run(log_ends(entity, moved.log_id))
+    return answer((await _shown(request, entity, moved, logs)) | {"log": list(map(_end, logs))})
 
 
 async def lease_cursor(request: BulkCall) -> Response:
@@ -91,14 +91,14 @@ async def lease_cursor(request: BulkCall) -> Response:
         request.authorize(Rights.MANAGE)
     fencing = optional_number_in(body, "fencing")
     leased = await run(request.bus.cursors.lease(entity, cursor, holder, ttl_s * 1000, fencing, force))
-    return answer(_shown(request, entity, leased))
+    return answer(await _shown(request, entity, leased))
 
 
 async def release_cursor(request: BulkCall) -> Response:
     entity, cursor = _found(request)
     fencing = request.number("fencing") if "fencing" in request.call.query else None
     released = await run(request.bus.cursors.release(entity, cursor, fencing))
-    return answer(_shown(request, entity, released))
+    return answer(await _shown(request, entity, released))
 
 
 async def delete_cursor(request: BulkCall) -> Response:
@@ -114,10 +114,12 @@ async def delete_cursor(request: BulkCall) -> Response:
     return Response(status_code=204)
 
 
-def _shown(
+async def _shown(
     request: BulkCall, entity: Entity, cursor: Cursor, logs: list[PartitionLog] | None = None
 ) -> dict[str, object]:
-    lag = cursor_lag(cursor, log_ends(entity, cursor.log_id) if logs is None else logs)
+    if logs is None:
+        logs = await run(log_ends(entity, cursor.log_id))
+    lag = cursor_lag(cursor, logs)
     return cursor_json(entity, cursor, request.bus.clock.now().wall_ms) | {"lag_messages": lag}
 
 

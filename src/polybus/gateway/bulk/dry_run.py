@@ -24,6 +24,7 @@ from polybus.gateway.config.value import ConfigValue
 from polybus.message.columns import READ_COLUMNS, Row
 from polybus.message.message import Message
 from polybus.message.overlay import RULE_NAME, Overlay
+from polybus.message.peeked import Peeked
 from polybus.message.rendering import STATE_ACTIVE, Marks
 from polybus.message.view import View
 from polybus.namespace.entities.entity import Entity, Subscription
@@ -33,10 +34,8 @@ from polybus.namespace.entities.rule import (
     SqlActionDescription,
     SqlFilterDescription,
 )
-from polybus.namespace.entities.rule_compiler import compile_rule
+from polybus.namespace.entities.rule_compiler import compile_rule, lay_over
 from polybus.namespace.jobs.walk import Walk
-from polybus.partition.receiving import Peeked
-from polybus.partition.rule_changes import lay_over
 from polybus.rules import Copy, PropertyChange, Rule, RuleEvaluationError
 
 _SHOWN = [name for name in READ_COLUMNS if name not in ("partition", "position", "state", "body")]

@@ -13,6 +13,7 @@ from polybus.amqp.types import Symbol
 from polybus.errors import ArgumentError, MessageTooLarge
 from polybus.gateway.bulk.rows import body_in, properties_in, property_in
 from polybus.limits import KEY_CHARACTERS, PROPERTIES_BYTES, PROPERTY_BYTES
+from polybus.message.edit import Edit
 from polybus.message.message import (
     CONTENT_TYPE,
     CORRELATION_ID,
@@ -23,7 +24,6 @@ from polybus.message.message import (
     SUBJECT,
     TO,
 )
-from polybus.partition.moving import Edit
 
 _FIELDS: Final = {
     "message_id": MESSAGE_ID,

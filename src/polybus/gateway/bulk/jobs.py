@@ -12,7 +12,7 @@ from typing import Any
 from starlette.responses import Response
 
 from polybus import limits
-from polybus.asyncio_bridge import from_promise
+from polybus.asyncio_bridge import from_promise, run
 from polybus.errors import ArgumentError
 from polybus.gateway.bulk.call import BulkCall, answer, number_in
 from polybus.gateway.bulk.choices import CHOOSING, check_words, chosen, time_in
@@ -22,12 +22,12 @@ from polybus.gateway.http.errors import not_allowed
 from polybus.gateway.http.request import HttpCall
 from polybus.gateway.sas import Rights
 from polybus.message.columns import moment
+from polybus.message.edit import Edit
 from polybus.namespace.entities.names import Address, parse_address
 from polybus.namespace.jobs import verbs
 from polybus.namespace.jobs.job import RUNNING, Job, Work
 from polybus.namespace.jobs.verbs import Order, Redrive
 from polybus.namespace.pipeline.ranges import partition_at
-from polybus.partition.moving import Edit
 
 _COMMON = (*CHOOSING, "partition", "dry_run", "count", "limit", "rate", "wait_seconds")
 SOURCE = "source"
@@ -46,7 +46,7 @@ async def post_redrive(request: BulkCall) -> Response:
     """Sends messages back to where they died, or elsewhere, each of them once."""
     body = await _body(request, ("to", "edit", "edits"))
     order = _order(request, body, "dead-lettered", Rights.LISTEN)
-    plan = Redrive(to=_target(request, body), edit=_edits(body), allow=lambda to: _may_send(request, to))
+    plan = Redrive(to=await _target(request, body), edit=_edits(body), allow=lambda to: _may_send(request, to))
     return await _started(request, body, "redrive", verbs.redrive(order, plan))
 
 
@@ -123,7 +123,7 @@ def _rate(body: dict[str, Any]) -> float | None:
 # Redrive
 
 
-def _target(request: BulkCall, body: dict[str, Any]) -> Address | None:
+async def _target(request: BulkCall, body: dict[str, Any]) -> Address | None:
     given = body.get("to", SOURCE)
     if not isinstance(given, str) or not given:
         raise ArgumentError("'to' must be 'source', or the path of a queue, a topic or a subscription.")
@@ -134,7 +134,7 @@ def _target(request: BulkCall, body: dict[str, Any]) -> Address | None:
         raise ArgumentError("'to' must be 'source', or the path of a queue, a topic or a subscription.")
     _may_send(request, target)
     request.namespace.addressed(target).check_sendable()
-    verbs.check_room(request.namespace.addressed(target))
+    await run(verbs.check_room(request.namespace.addressed(target)))
     return target
 
 

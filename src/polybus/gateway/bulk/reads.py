@@ -24,7 +24,6 @@ from polybus.gateway.bulk.rows import ColumnTable, chosen_columns, json_value
 from polybus.gateway.durations import ms_from_date_time
 from polybus.message.columns import READ_COLUMNS, Row, moment
 from polybus.message.message import Message
-from polybus.message.overlay import overlay_from_bytes
 from polybus.message.rendering import Marks
 from polybus.namespace.jobs.walk import Walk
 from polybus.namespace.pipeline.cursor import Cursor
@@ -35,8 +34,6 @@ from polybus.namespace.pipeline.ranges import (
     partition_logs,
     read_events,
 )
-from polybus.partition.cursors import RangeRow
-from polybus.partition.log import KINDS, MAIN
 
 LINES_TYPE = "application/x-ndjson"
 _NAMES = {state: name for name, state in STATES.items()}
@@ -176,26 +173,17 @@ async def _parts(source: _RowSource, encoder: Encoder, table: ColumnTable) -> As
 
 
 class _RangeRows:
-    def __init__(self, index: int, reader: RangeReader) -> None:
-        self._index = index
+    def __init__(self, reader: RangeReader) -> None:
         self._reader = reader
 
     def done(self) -> bool:
         return self._reader.done
 
     async def step(self) -> list[Row]:
-        rows = await run(self._reader.read(limits.BULK_STEP_ROWS, limits.BULK_STEP_BYTES))
-        return [_range_row(self._index, row, state) for row, state in rows]
+        return await run(self._reader.read(limits.BULK_STEP_ROWS, limits.BULK_STEP_BYTES))
 
     def summary(self) -> dict[str, object]:
         return {"complete_to": self._reader.complete_to, "missing": self._reader.missing}
-
-
-def _range_row(index: int, row: RangeRow, state: str) -> Row:
-    stored = row.stored
-    overlay = overlay_from_bytes(stored.overlay) if stored.overlay else None
-    marks = Marks(stored.sequence, stored.enqueued_ms, stored.original, stored.delivery_count, 0, 0, overlay)
-    return Row(index, stored.position, Message(row.raw, True), marks, stored.expires_ms, state)
 
 
 async def get_range(request: BulkCall) -> Response:
@@ -203,10 +191,10 @@ async def get_range(request: BulkCall) -> Response:
     entity, log_id = request.entity, request.log_id
     if request.call.query.get("format") == "records":
         return await get_records(request)
-    index = request.number("partition")
-    partition = partition_at(entity, index)
+    partition = partition_at(entity, request.number("partition"))
     first, last = request.number("first", 1), request.number("last", (1 << 62) - 1)
-    return await _stream(request, _RangeRows(index, RangeReader(partition, log_id, first, last)))
+    reader = await run(RangeReader(partition, log_id, first, last).begin())
+    return await _stream(request, _RangeRows(reader))
 
 
 # What is there now
@@ -242,10 +230,10 @@ async def get_browse(request: BulkCall) -> Response:
     indexes = list(range(len(entity.partitions)))
     if "partition" in request.call.query:
         indexes = [partition_at(entity, request.number("partition")).index]
-        entity.partitions[indexes[0]].require()
+        entity.partitions[indexes[0]].check_available()
     log_id = entity.log_id(address)
     walk = Walk(request.namespace, entity, log_id, choice, indexes, first)
-    return await _stream(request, _Browse(walk, log_id % KINDS != MAIN))
+    return await _stream(request, _Browse(walk, address.sub_queue is not None))
 
 
 # Events

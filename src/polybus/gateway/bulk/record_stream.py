@@ -18,7 +18,6 @@ from polybus.asyncio_bridge import run
 from polybus.errors import ArgumentError, PolybusError
 from polybus.gateway.bulk.arrow import ARROW_TYPE, RecordWriter, load_pyarrow, pieces
 from polybus.gateway.bulk.call import BulkCall
-from polybus.hosting.partition_host import PartitionHost
 from polybus.namespace.pipeline.ranges import RangeReader, partition_at
 
 _RANGE = re.compile(r"([0-9]{1,5}):([0-9]{1,19})-([0-9]{1,19})")
@@ -30,20 +29,19 @@ async def get_records(request: BulkCall) -> Response:
     if len(ranges) > limits.BULK_RANGES:
         raise ArgumentError(f"One request may have {limits.BULK_RANGES} ranges.")
     await load_pyarrow()
-    parts = _Reading(request.log_id, ranges, RecordWriter()).parts()
+    parts = _Reading(ranges, RecordWriter()).parts()
     return StreamingResponse(parts, 200, {"Cache-Control": "no-store"}, ARROW_TYPE)
 
 
-def _range(request: BulkCall, text: str) -> tuple[PartitionHost, int, int]:
+def _range(request: BulkCall, text: str) -> RangeReader:
     found = _RANGE.fullmatch(text)
     if found is None:
         raise ArgumentError("The parameter 'ranges' must be PARTITION:FIRST-LAST, several with commas between.")
-    return partition_at(request.entity, int(found[1])), int(found[2]), int(found[3])
+    return RangeReader(partition_at(request.entity, int(found[1])), request.log_id, int(found[2]), int(found[3]))
 
 
 class _Reading:
-    def __init__(self, log_id: int, ranges: list[tuple[PartitionHost, int, int]], writer: RecordWriter) -> None:
-        self._log_id = log_id
+    def __init__(self, ranges: list[RangeReader], writer: RecordWriter) -> None:
         self._ranges = ranges
         self._writer = writer
         self._ends: list[dict[str, object]] = []
@@ -52,11 +50,11 @@ class _Reading:
         """The bytes of the answer. A store that fails ends it early, and the summary says so."""
         summary: dict[str, object] = {"ranges": self._ends}
         try:
-            for partition, first, last in self._ranges:
-                reader = RangeReader(partition, self._log_id, first, last)
+            for reader in self._ranges:
+                await run(reader.begin())
                 async for piece in self._range(reader):
                     yield piece
-                self._ends.append({"partition": partition.index, "complete_to": reader.complete_to})
+                self._ends.append({"partition": reader.index, "complete_to": reader.complete_to})
         except PolybusError as error:
             summary["error"] = str(error)
         rest = self._writer.batch() if self._writer.rows else []

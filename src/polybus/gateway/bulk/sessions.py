@@ -9,8 +9,7 @@ from polybus.asyncio_bridge import run
 from polybus.errors import ArgumentError, InvalidOperation
 from polybus.gateway.bulk.call import BulkCall, answer
 from polybus.message.columns import moment
-from polybus.namespace.delivery.session_listing import sessions_of
-from polybus.partition.session_list import ListedSession
+from polybus.namespace.delivery.session_listing import ListedSession, sessions_of
 
 
 async def get_sessions(request: BulkCall) -> Response:

@@ -30,14 +30,13 @@ from polybus.gateway.bulk.edits import edit_of
 from polybus.gateway.bulk.rows import WRITE_COLUMNS, check_columns, message_of
 from polybus.gateway.http.properties import parse_json
 from polybus.gateway.sas import Rights
+from polybus.message.edit import Edit
 from polybus.message.message import Message
 from polybus.namespace.delivery.redrive import move_messages
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.entities.names import Address, fold, parse_address
 from polybus.namespace.pipeline.publishing import Publication, Staged
-from polybus.namespace.pipeline.stage_writer import StageWriter
-from polybus.partition.moving import Edit
-from polybus.partition.staging import STAGE_BYTES
+from polybus.namespace.pipeline.stage_writer import STAGE_BYTES, StageWriter
 
 _staging: dict[object, None] = {}
 """Stage requests whose body is being read or taken apart."""

@@ -12,14 +12,15 @@ from typing import Any, Literal, Protocol
 
 from starlette.responses import Response
 
+from polybus.asyncio_bridge import run
 from polybus.errors import ArgumentError, ConfigError, EntityNotFound
 from polybus.gateway.bulk.call import BulkCall, answer
 from polybus.gateway.http.auth import authorize
 from polybus.gateway.http.errors import not_allowed
-from polybus.gateway.http.health import PROBE_KEY, commits
+from polybus.gateway.http.health import commits
 from polybus.gateway.http.request import HttpCall
 from polybus.gateway.sas import Rights
-from polybus.hosting.store_host import StoreHost
+from polybus.namespace.bus import Store
 from polybus.namespace.entities.names import Address, parse_address
 from polybus.namespace.lock_faults import lose_message_locks, lose_session_locks
 
@@ -71,7 +72,7 @@ class FaultCall:
         self.bus = call.gateway.bus
         self.request = BulkCall(call, Address(""), segments)
 
-    def store(self) -> tuple[StoreHost, StoreFaults]:
+    def store(self) -> tuple[Store, StoreFaults]:
         text = self.segments[1]
         if not text.isascii() or not text.isdigit() or len(text) > 4 or int(text) >= len(self.bus.stores):
             raise EntityNotFound(f"There are the stores 0 to {len(self.bus.stores) - 1}.")
@@ -101,14 +102,8 @@ async def _down(fault: FaultCall) -> Response:
     store, faults = fault.store()
     faults.fail_from_now("open")
     faults.fail_from_now("commit")
-    _touch(store)
     await commits(store)
     return await _show(fault)
-
-
-def _touch(store: StoreHost) -> None:
-    store.batch.delete(PROBE_KEY)
-    store.touch()
 
 
 async def _up(fault: FaultCall) -> Response:
@@ -117,7 +112,7 @@ async def _up(fault: FaultCall) -> Response:
     return await _show(fault)
 
 
-def _heal(store: StoreHost, faults: StoreFaults) -> None:
+def _heal(store: Store, faults: StoreFaults) -> None:
     faults.heal()
     store.full = False
     store.open()
@@ -218,12 +213,12 @@ async def _lose_lock(fault: FaultCall) -> Response:
     number, session_id = body.get("sequence_number"), body.get("session_id")
     if isinstance(number, bool) or not isinstance(number, int | None) or not isinstance(session_id, str | None):
         raise ArgumentError("'sequence_number' must be a number, 'session_id' a string.")
-    log_id, now = entity.log_id(address), fault.bus.clock.now()
+    log_id = entity.log_id(address)
     lost = 0
     if number is None:
-        lost += lose_session_locks(entity, log_id, now, session_id)
+        lost += await run(lose_session_locks(entity, log_id, session_id))
     if session_id is None:
-        lost += lose_message_locks(entity, log_id, now, number)
+        lost += await run(lose_message_locks(entity, log_id, number))
     for store in fault.bus.stores:
         await commits(store)
     return answer({"lost": lost})

@@ -18,12 +18,8 @@ from polybus import __version__
 from polybus.asyncio_bridge import from_promise
 from polybus.gateway.gateway import Gateway
 from polybus.gateway.http.errors import JSON_TYPE
-from polybus.hosting.store_host import StoreHost
 from polybus.limits import HEALTH_PROBE_SECONDS
-from polybus.promise import Promise
-
-PROBE_KEY = b"~probe"
-"""A key that no table has: deleting it changes nothing, and is a commit with a sync like any other."""
+from polybus.namespace.bus import Store
 
 
 class Health:
@@ -69,15 +65,11 @@ class Health:
         return list(await asyncio.gather(*(commits(store) for store in self._gateway.bus.stores)))
 
 
-async def commits(store: StoreHost) -> bool:
+async def commits(store: Store) -> bool:
     """Whether a commit comes through now. One that is full is not asked: a commit that fails would fence it."""
     if not store.available or store.full:
         return False
-    done: Promise[None] = Promise()
-    store.batch.delete(PROBE_KEY)
-    store.batch.replies.append((done.reply, None, None))
-    store.touch()
-    answered = from_promise(done)
+    answered = from_promise(store.probe())
     await asyncio.wait((answered,), timeout=HEALTH_PROBE_SECONDS)
     return answered.done() and answered.exception() is None
 

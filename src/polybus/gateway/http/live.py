@@ -18,6 +18,7 @@ from typing import Any
 from starlette.responses import Response, StreamingResponse
 
 from polybus import limits
+from polybus.asyncio_bridge import run
 from polybus.errors import BusError, ServerBusy, Unauthorized
 from polybus.gateway.gateway import Gateway, Grant
 from polybus.gateway.http.auth import authorize_any
@@ -27,9 +28,8 @@ from polybus.gateway.sas import Rights
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.entities.names import parse_address
 from polybus.namespace.namespace import Namespace
-from polybus.namespace.observation import observe
-from polybus.namespace.pipeline.ranges import log_ends
-from polybus.partition.log import KINDS, MAIN
+from polybus.namespace.observation import Observed, observe
+from polybus.namespace.pipeline.ranges import log_ends, main_log
 
 EVENTS_TYPE = "text/event-stream"
 Frame = dict[str, Any]
@@ -66,7 +66,7 @@ class Live:
                 if first:
                     frame["history"] = list(sample.history)
                 if focus:
-                    frame["focus"] = _focus(call.namespace, focus, scope)
+                    frame["focus"] = await _focus(call.namespace, focus, scope)
                 yield _event("figures", frame)
                 first = False
                 await asyncio.sleep(sample.pause_s)
@@ -118,7 +118,7 @@ class _Sample:
         namespace, busy_s = self._namespace, 0.0
         entities: list[Frame] = []
         for entity in self._entities():
-            entities += _entity_figures(self._gateway, namespace, entity)
+            entities += await _entity_figures(self._gateway, namespace, entity)
             if len(entities) % limits.LIVE_ENTITIES_PER_TURN == 0:
                 busy_s += time.monotonic() - started_s
                 await asyncio.sleep(0)
@@ -147,10 +147,12 @@ class _Sample:
         return [] if found is None else [found]
 
 
-def _entity_figures(gateway: Gateway, namespace: Namespace, entity: Entity) -> list[Frame]:
+async def _entity_figures(gateway: Gateway, namespace: Namespace, entity: Entity) -> list[Frame]:
     """A queue or a topic, and each subscription of the topic."""
     kind = "topic" if entity.is_topic else "queue"
-    own = _figures(gateway, namespace, entity, entity.name, kind, 0)
+    subscriptions = list(entity.subscriptions.values())
+    seen = await run(observe(entity, [0, *(each.number for each in subscriptions)]))
+    own = _figures(gateway, namespace, entity.name, kind, seen.logs[0])
     own["partitions"] = len(entity.partitions)
     own["away"] = len(entity.missing_partitions())
     own["max_bytes"] = sum(partition.settings.max_bytes for partition in entity.partitions)
@@ -160,22 +162,21 @@ def _entity_figures(gateway: Gateway, namespace: Namespace, entity: Entity) -> l
             _figures(
                 gateway,
                 namespace,
-                entity,
                 f"{entity.name}/Subscriptions/{each.description.name}",
                 "subscription",
-                each.number,
+                seen.logs[each.number],
             )
-            for each in entity.subscriptions.values()
+            for each in subscriptions
         ),
     ]
 
 
-def _figures(gateway: Gateway, namespace: Namespace, entity: Entity, path: str, kind: str, number: int) -> Frame:
-    stats, seen = gateway.stats.seen(namespace.name, path), observe(entity, number)
+def _figures(gateway: Gateway, namespace: Namespace, path: str, kind: str, seen: Observed) -> Frame:
+    stats = gateway.stats.seen(namespace.name, path)
     return {
         "path": path,
         "kind": kind,
-        **entity.counts(number).by_name(),
+        **seen.counts.by_name(),
         "oldest_ms": seen.oldest_ms,
         "sessions": seen.sessions,
         "retained": seen.retained,
@@ -213,7 +214,7 @@ def _stores(gateway: Gateway, grant: Grant) -> list[Frame]:
     return found
 
 
-def _focus(namespace: Namespace, path: str, scope: str) -> Frame | None:
+async def _focus(namespace: Namespace, path: str, scope: str) -> Frame | None:
     """One entity, or one subscription, partition by partition; with how far each log goes, which gives its rate."""
     try:
         address = parse_address(path)
@@ -224,9 +225,9 @@ def _focus(namespace: Namespace, path: str, scope: str) -> Frame | None:
         number = 0 if address.subscription is None else entity.subscription(address.subscription).number
     except BusError:
         return None
-    shown = entity_overview(entity, address.subscription)
+    shown = await run(entity_overview(entity, address.subscription))
     numbers = [each.number for each in entity.subscriptions.values()] if entity.is_topic and not number else [number]
-    ends = [log_ends(entity, each * KINDS + MAIN) for each in numbers]
+    ends = [await run(log_ends(entity, main_log(each))) for each in numbers]
     stores = {store.store_id: place for place, store in enumerate(namespace.bus.stores)}
     for place, partition in enumerate(entity.partitions):
         row = shown["partitions"][place]

@@ -47,11 +47,11 @@ from polybus.gateway.sas import Rights
 from polybus.gateway.stats import EntityStats
 from polybus.message.columns import body_of, properties_of
 from polybus.message.message import MESSAGE_ID, Message, identifier_text
+from polybus.message.outcome import ABANDON
 from polybus.namespace.delivery import operations
 from polybus.namespace.delivery.source import Delivery
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.entities.names import Address, HttpTarget, TargetKind, fold
-from polybus.partition import settling
 from polybus.promise import Promise
 
 BATCH_TYPE = "application/vnd.microsoft.servicebus.json"
@@ -166,7 +166,7 @@ async def _peek_lock(request: MessageCall) -> Response:
     delivery = await _received(request)
     if delivery is None:
         return Response(status_code=204)
-    token = UUID(bytes=delivery.token())
+    token = UUID(bytes=delivery.token)
     headers = [("Location", _lock_url(request, delivery, token)), *_delivery_headers(delivery, token)]
     return _handed_over(request, delivery, 201, headers)
 
@@ -191,29 +191,27 @@ async def _received(request: MessageCall) -> Delivery | None:
 
 async def _settled(request: MessageCall, delivery: Delivery) -> None:
     done: Promise[None] = Promise()
-    broker = delivery.partition.require()
-    settling.complete(broker, delivery.log, delivery.lock, request.clock.now(), done.reply, None)
+    delivery.partition.complete(delivery, request.clock.now(), done.reply, None)
     await from_promise(done)
 
 
 def _delivery_headers(delivery: Delivery, token: UUID | None) -> list[tuple[str, str]]:
-    entry = delivery.entry
-    count = entry.delivery_count + 1
-    options = {"expires_ms": entry.expires_ms, "delivery_count": count}
-    return message_headers(entry.loaded(), entry.marks(), token=token, **options)
+    count = delivery.delivery_count + 1
+    options = {"expires_ms": delivery.expires_ms, "delivery_count": count}
+    return message_headers(delivery.message, delivery, token=token, **options)
 
 
 def _handed_over(request: MessageCall, delivery: Delivery, status: int, headers: list[tuple[str, str]]) -> Response:
-    body = body_of(delivery.entry.loaded())
+    body = body_of(delivery.message)
     stats = request.stats
     stats.outgoing_messages += 1
-    stats.outgoing_bytes += delivery.entry.size
+    stats.outgoing_bytes += delivery.size
     return _answer(status, headers, body)
 
 
 def _lock_url(request: MessageCall, delivery: Delivery, token: UUID) -> str:
     """Where the delivery is settled: in lower case, by number, as the cloud writes it."""
-    return f"{_messages_url(request)}/{delivery.entry.sequence}/{token}"
+    return f"{_messages_url(request)}/{delivery.sequence}/{token}"
 
 
 def _messages_url(request: MessageCall) -> str:
@@ -224,38 +222,36 @@ def _messages_url(request: MessageCall) -> str:
 
 
 async def _complete(request: MessageCall) -> Response:
-    await _settled(request, _delivery(request))
+    await _settled(request, await _delivery(request))
     request.stats.completed += 1
     return Response(status_code=200)
 
 
 async def _unlock(request: MessageCall) -> Response:
-    delivery = _delivery(request)
+    delivery = await _delivery(request)
     done: Promise[None] = Promise()
-    broker, now = delivery.partition.require(), request.clock.now()
-    settling.abandon(broker, delivery.log, delivery.lock, now, None, done.reply, None)
+    delivery.partition.settle(delivery, request.clock.now(), ABANDON, None, None, None, done.reply, None)
     await from_promise(done)
     request.stats.abandoned += 1
     return Response(status_code=200)
 
 
 async def _renew(request: MessageCall) -> Response:
-    until_ms = operations.renew_lock(request.namespace, _delivery(request))
+    until_ms = await from_promise(operations.renew_lock(await _delivery(request)))
     text = f'{{"LockedUntilUtc":"{http_date(until_ms)}"}}'
     return _answer(200, [("Content-Type", ENTRY_TYPE), (BROKER_PROPERTIES, text)])
 
 
-def _delivery(request: MessageCall) -> Delivery:
+async def _delivery(request: MessageCall) -> Delivery:
     """The delivery behind the token in the URL; MessageNotFound where there is none, or it is another message's."""
     target, place = request.target, request.place
     try:
         token = UUID(target.lock_token or "").bytes
-        delivery = request.namespace.delivery_of(place.entity, place.log_id, token)
+        delivery = await from_promise(request.namespace.delivery_of(place.entity, place.log_id, token))
     except (ValueError, MessageLockLost, SessionLockLost):
         raise MessageNotFound(NO_LOCK) from None
-    entry = delivery.entry
-    message_id = identifier_text(properties_of(entry.loaded(), entry.marks())[MESSAGE_ID])
-    if target.message_id not in (str(entry.sequence), message_id):
+    message_id = identifier_text(properties_of(delivery.message, delivery)[MESSAGE_ID])
+    if target.message_id not in (str(delivery.sequence), message_id):
         raise MessageNotFound("The lock supplied does not belong to this message.")
     return delivery
 

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from starlette.responses import Response
 
 from polybus import __version__
+from polybus.asyncio_bridge import run
 from polybus.gateway.gateway import Gateway
 from polybus.gateway.stats import LATENCY_BUCKETS, EntityStats
 from polybus.namespace.entities.entity import Counts, Entity
 from polybus.namespace.namespace import Namespace
-from polybus.namespace.observation import Observed, observe, observe_partitions
-from polybus.partition.totals import Totals
+from polybus.namespace.observation import Observed, ObservedPartition, Totals, observe
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 ENTITIES_PER_TURN = 50
@@ -174,29 +174,33 @@ def _namespace(page: Exposition, namespace: Namespace) -> None:
 
 async def _entities(page: Exposition, namespace: Namespace) -> None:
     for number, entity in enumerate(list(namespace.entities.values()), 1):
-        _entity(page, namespace, entity)
+        await _entity(page, namespace, entity)
         if number % ENTITIES_PER_TURN == 0:
             await asyncio.sleep(0)
 
 
-def _entity(page: Exposition, namespace: Namespace, entity: Entity) -> None:
+async def _entity(page: Exposition, namespace: Namespace, entity: Entity) -> None:
     kind = "topic" if entity.is_topic else "queue"
     labels = {"namespace": namespace.name, "entity": entity.name, "entity_type": kind}
-    counts = entity.counts()
-    page.add("servicebus_size_bytes", labels, counts.size_bytes)
-    _counts(page, labels, counts)
+    numbers = [subscription.number for subscription in entity.subscriptions.values()]
+    seen = await run(observe(entity, [0, *numbers]))
+    page.add("servicebus_size_bytes", labels, seen.logs[0].counts.size_bytes)
+    _counts(page, labels, seen.logs[0].counts)
     now_ms = namespace.bus.clock.now().wall_ms
-    _observed(page, labels, observe(entity), now_ms)
+    _observed(page, labels, seen.logs[0], now_ms)
     _fates(page, labels, entity.settings.own.totals)
     if not entity.is_topic or entity.detects_duplicates:
         page.add("servicebus_duplicate_messages_total", labels, entity.settings.own.totals.duplicates)
-    for subscription in entity.subscriptions.values():
+    for subscription in list(entity.subscriptions.values()):
+        counted = seen.logs.get(subscription.number)
+        if counted is None:
+            continue  # made meanwhile
         path = f"{entity.name}/Subscriptions/{subscription.description.name}"
         own = {"namespace": namespace.name, "entity": path, "entity_type": "subscription"}
-        _counts(page, own, entity.counts(subscription.number))
-        _observed(page, own, observe(entity, subscription.number), now_ms)
+        _counts(page, own, counted.counts)
+        _observed(page, own, counted, now_ms)
         _fates(page, own, subscription.settings.totals)
-    _partitions(page, labels, entity)
+    _partitions(page, labels, seen.partitions)
 
 
 def _counts(page: Exposition, labels: Labels, counts: Counts) -> None:
@@ -224,8 +228,8 @@ def _fates(page: Exposition, labels: Labels, totals: Totals) -> None:
         page.add("servicebus_deadletter_messages_total", {**labels, "reason": reason}, count)
 
 
-def _partitions(page: Exposition, labels: Labels, entity: Entity) -> None:
-    for partition in observe_partitions(entity):
+def _partitions(page: Exposition, labels: Labels, partitions: list[ObservedPartition]) -> None:
+    for partition in partitions:
         own = {**labels, "partition": str(partition.index)}
         page.add("polybus_partition_available", own, int(partition.available))
         if partition.available:

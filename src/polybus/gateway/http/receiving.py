@@ -74,7 +74,6 @@ class ReceiveTarget:
 async def receive_one(call: HttpCall, place: ReceiveTarget, seconds: float) -> Delivery | None:
     """The next message, locked; None where none came in time. Raises Disconnected where the client went away."""
     place.check()
-    clock = call.gateway.bus.clock
     waiting = WaitingReceive()
     gone = asyncio.ensure_future(call.wait_for_disconnect())
     source = place.entity.source(place.address)
@@ -96,7 +95,7 @@ async def receive_one(call: HttpCall, place: ReceiveTarget, seconds: float) -> D
         source.forget(waiting)
         outcome = waiting.outcome
         if not answered and outcome.done() and not outcome.cancelled() and outcome.exception() is None:
-            give_back(outcome.result(), clock)
+            give_back(outcome.result())
 
 
 async def _wait(

@@ -7,16 +7,15 @@ down; one that looks at all of them answers with what it can reach (F1).
 from __future__ import annotations
 
 from polybus.errors import ArgumentError, InvalidOperation, MessageNotFound, NotImplementedByBus
-from polybus.hosting.partition_host import PartitionHost
+from polybus.hosting.partition_client import PartitionClient
 from polybus.limits import PEEK_REPLY_BYTES
 from polybus.message.message import Message
+from polybus.message.peeked import Peeked
 from polybus.namespace.delivery.routing import partition_for
 from polybus.namespace.delivery.session_source import HeldSession
 from polybus.namespace.delivery.source import Delivery
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.namespace import Namespace
-from polybus.partition import deleting, holding, moving, receiving, settling, upkeep
-from polybus.partition.receiving import Peeked
 from polybus.promise import Promise
 
 
@@ -30,22 +29,19 @@ async def peek(
     max_bytes: int = PEEK_REPLY_BYTES,
 ) -> list[Peeked]:
     """Messages from a number on, in order of number: so peeking on reaches every one of them (C4, C5)."""
-    now = namespace.bus.clock.now()
+    del namespace
     partitions = entity.partitions
     if session is not None:
         partitions = [partitions[partition_for(session, len(partitions))]]
     require_one(partitions)
     found: list[Peeked] = []
     for partition in partitions:
-        if partition.index < from_number >> 48 or partition.broker is None:
+        if partition.index < from_number >> 48 or not partition.available:
             continue
         first = max(from_number, 1, partition.index << 48)
         # A partition is left only when it has nothing more: whoever peeks on begins behind the last number.
         while len(found) < count:
-            log = partition.require().log(log_id)
-            asked = count - len(found)
-            steps = receiving.peek(partition.require(), log, now, first, asked, max(max_bytes, 1), session)
-            peeked = await partition.run(steps)
+            peeked = await partition.peek(log_id, first, count - len(found), max(max_bytes, 1), session)
             if not peeked:
                 break
             for item in peeked:
@@ -57,39 +53,22 @@ async def peek(
     return found
 
 
-def require_one(partitions: list[PartitionHost]) -> None:
+def require_one(partitions: list[PartitionClient]) -> None:
     """Raises where none can be reached: an empty answer would say that there is nothing (C5, F1)."""
-    if all(partition.broker is None for partition in partitions):
-        partitions[0].require()
+    if not any(partition.available for partition in partitions):
+        partitions[0].check_available()
 
 
 async def receive_deferred(
-    namespace: Namespace,
-    entity: Entity,
-    log_id: int,
-    numbers: list[int],
-    lock: bool,
-    held: HeldSession | None,
-    holder: object | None,
+    namespace: Namespace, entity: Entity, log_id: int, numbers: list[int], lock: bool, held: HeldSession | None
 ) -> list[Delivery]:
     """Deferred messages by number, all or none; the numbers must be of one partition."""
+    del namespace
     partition = _partition_of(entity, numbers)
-    broker = partition.require()
-    log = broker.log(log_id)
-    now = namespace.bus.clock.now()
-    if held is not None:
-        entries = await partition.run(holding.take_deferred(broker, log, held.session, now, numbers, lock))
-    else:
-        entries = await partition.run(receiving.take_deferred(broker, log, now, numbers, lock, None, holder))
-    if not lock:
-        await _synced(partition)
-    else:
-        for entry in entries:
-            partition.locked_until(entry.locked_until_ms)
-    return [Delivery(partition, log, entry, entry.lock) for entry in entries]
+    return await partition.take_deferred(log_id, numbers, lock, None if held is None else held.lock)
 
 
-def _partition_of(entity: Entity, numbers: list[int]) -> PartitionHost:
+def _partition_of(entity: Entity, numbers: list[int]) -> PartitionClient:
     if not numbers:
         raise ArgumentError("At least one sequence number is needed.")
     indexes = list(dict.fromkeys(number >> 48 for number in numbers))
@@ -98,13 +77,6 @@ def _partition_of(entity: Entity, numbers: list[int]) -> PartitionHost:
     if not 0 <= indexes[0] < len(entity.partitions):
         raise MessageNotFound(f"There is no message with the sequence number {numbers[0]}.")
     return entity.partitions[indexes[0]]
-
-
-def _synced(partition: PartitionHost) -> Promise[None]:
-    """Settled when everything that the partition has written so far is synced."""
-    done: Promise[None] = Promise()
-    partition.require().out().replies.append((done.reply, None, None))
-    return done
 
 
 def schedule(namespace: Namespace, entity: Entity, messages: list[Message]) -> Promise[list[int]]:
@@ -116,41 +88,29 @@ def schedule(namespace: Namespace, entity: Entity, messages: list[Message]) -> P
 
 async def cancel_scheduled(namespace: Namespace, entity: Entity, numbers: list[int]) -> None:
     """Takes scheduled messages back; those of one partition all or none."""
+    del namespace
     by_partition: dict[int, list[int]] = {}
     for number in numbers:
         by_partition.setdefault(number >> 48, []).append(number)
     for index, own in by_partition.items():
         if not 0 <= index < len(entity.partitions):
             raise MessageNotFound(f"The scheduled message {own[0]} could not be found.")
-        partition = entity.partitions[index]
-        broker = partition.require()
-        done: Promise[None] = Promise()
-        await partition.run(upkeep.cancel(broker, namespace.bus.clock.now(), own, done.reply, None))
-        await done
+        await entity.partitions[index].cancel_scheduled(own)
 
 
-def renew_lock(namespace: Namespace, delivery: Delivery) -> int:
+def renew_lock(delivery: Delivery) -> Promise[int]:
     """Extends a message's lock; gives its new end in wall time."""
-    partition = delivery.partition
-    until_ms = settling.renew(partition.require(), delivery.log, delivery.lock, namespace.bus.clock.now())
-    partition.locked_until(delivery.entry.locked_until_ms)
-    return until_ms
+    return delivery.partition.renew(delivery)
 
 
 async def set_session_state(namespace: Namespace, held: HeldSession, state: bytes | None) -> None:
-    partition = held.partition
-    done: Promise[None] = Promise()
-    now = namespace.bus.clock.now()
-    held.check()
-    await partition.run(holding.set_state(partition.require(), held.log, held.session, state, now, done.reply, None))
-    await done
+    del namespace
+    await held.partition.set_session_state(held.lock, state)
 
 
 async def get_session_state(namespace: Namespace, held: HeldSession) -> bytes | None:
     del namespace
-    held.check()
-    held.partition.require()
-    return await held.partition.run(holding.get_state(held.log, held.id))
+    return await held.partition.get_session_state(held.lock)
 
 
 async def list_sessions(
@@ -161,10 +121,9 @@ async def list_sessions(
     require_one(entity.partitions)
     found: list[str] = []
     for partition in entity.partitions:
-        if partition.broker is None:
+        if not partition.available:
             continue
-        log = partition.broker.log(log_id)
-        found += await partition.run(holding.list_sessions(log, None, skip + top - len(found), updated_after_ms))
+        found += await partition.list_sessions(log_id, skip + top - len(found), updated_after_ms)
         if len(found) >= skip + top:
             break
     return found[skip : skip + top]
@@ -179,39 +138,6 @@ async def delete_messages(
     """
     if entity.partitioned:
         raise NotImplementedByBus("Messages of a partitioned entity cannot be deleted in batches.")
-    partition = entity.partitions[0]
-    deleted = 0
-    if partition.require().log(log_id).sessions is not None:
-        return await _delete_in_sessions(namespace, partition, log_id, count, before_ms, held)
-    while deleted < count:
-        broker = partition.require()
-        log = broker.log(log_id)
-        if not log.has_ready() and log.wants_page():
-            await partition.run(receiving.load_page(broker, log))
-        entries = moving.delete_before(broker, log, namespace.bus.clock.now(), count - deleted, before_ms)
-        if not entries:
-            break
-        deleted += len(entries)
-    if deleted:
-        await _synced(partition)
-    return deleted
-
-
-async def _delete_in_sessions(
-    namespace: Namespace,
-    partition: PartitionHost,
-    log_id: int,
-    count: int,
-    before_ms: int,
-    held: HeldSession | None,
-) -> int:
-    broker = partition.require()
-    log, session = broker.log(log_id), None
-    if held is not None:
-        held.check()
-        session = held.session
-    now = namespace.bus.clock.now()
-    deleted = await partition.run(deleting.delete_in_sessions(broker, log, session, now, count, before_ms))
-    if deleted:
-        await _synced(partition)
-    return deleted
+    del namespace
+    session = None if held is None else held.lock
+    return await entity.partitions[0].delete_before(log_id, count, before_ms, session)

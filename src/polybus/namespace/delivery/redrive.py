@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from polybus.errors import PolybusError
+from polybus.message.edit import Edit
 from polybus.message.message import Message
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.namespace import Namespace
-from polybus.partition import moving
-from polybus.partition.moving import Edit, Moved
-from polybus.promise import Promise
 
 
 class MoveReport:
@@ -34,6 +32,7 @@ async def move_messages(
     subscription: int,
 ) -> MoveReport:
     """Moves messages to an entity, or to one subscription. Those of one partition leave in one batch."""
+    del namespace
     report = MoveReport()
     by_partition: dict[int, list[int]] = {}
     for number in dict.fromkeys(numbers):
@@ -44,7 +43,7 @@ async def move_messages(
             report.missing += own
             continue
         try:
-            moved = await _move(namespace, entity, log_id, index, own, changed, edits, destination, subscription)
+            moved = await entity.partitions[index].move(log_id, own, changed, edits, destination, subscription)
         except PolybusError as error:
             failure = error
             report.unreachable += own
@@ -55,24 +54,3 @@ async def move_messages(
     if failure is not None and not report.moved:
         raise failure
     return report
-
-
-async def _move(
-    namespace: Namespace,
-    entity: Entity,
-    log_id: int,
-    index: int,
-    numbers: list[int],
-    changed: dict[int, Message],
-    edits: dict[int, Edit],
-    destination: str,
-    subscription: int,
-) -> Moved:
-    partition = entity.partitions[index]
-    broker = partition.require()
-    done: Promise[Moved] = Promise()
-    now = namespace.bus.clock.now()
-    log = broker.log(log_id)
-    steps = moving.move(broker, log, now, numbers, changed, edits, destination, subscription, done.reply, None)
-    await partition.run(steps)
-    return await done

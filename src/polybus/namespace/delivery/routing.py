@@ -12,8 +12,6 @@ from typing import Final
 from polybus.errors import InvalidOperation
 from polybus.message.message import Message
 
-HASH_VERSION: Final = 1
-
 KEY_CONFLICT: Final = (
     "A message's PartitionKey must be the same as its SessionId where both are set: '{partition}' is not '{session}'."
 )

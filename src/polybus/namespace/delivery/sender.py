@@ -10,45 +10,39 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from polybus.amqp.codec import encode
 from polybus.clock import Clock
 from polybus.errors import MessageTooLarge, PartitionUnavailable, PolybusError, QuotaExceeded, ServerBusy
-from polybus.hosting.partition_host import PartitionHost, Unkeyed
-from polybus.hosting.store_host import InDoubt, StoreHost
+from polybus.hosting.partition_client import PartitionClient, UnkeyedSend
+from polybus.hosting.store_host import InDoubt
 from polybus.limits import REROUTE_MS
 from polybus.message.message import Message
 from polybus.namespace.delivery.routing import batch_key, key_of, partition_for
 from polybus.namespace.entities.entity import Entity
-from polybus.partition.broker import Broker
-from polybus.partition.output import Reply
-from polybus.partition.records import sealed
-from polybus.promise import Handle, Loop, Promise
-
-MARKS = b"K"
-"""Table of marks in every store: the doubtful store's id, then a number of its own."""
+from polybus.promise import Handle, Loop, Promise, Reply
 
 
 class Doubts(Protocol):
-    def doubt(self, store: StoreHost) -> Promise[None]:
+    """Who keeps a store from serving while sends in doubt about it are under way. Stores are named by id."""
+
+    def doubt(self, store_id: bytes) -> Promise[None]:
         """Writes down that other stores may hold marks about this one."""
 
-    def wanders(self, store: StoreHost) -> None:
-        """A send in doubt about the store is on its way: the store must not serve before it has arrived."""
+    def reroute_begins(self, store_id: bytes) -> None:
+        """A send in doubt about the store looks for another: until that ends the store must not serve."""
 
-    def arrived(self, store: StoreHost) -> None: ...
+    def reroute_ends(self, store_id: bytes) -> None: ...
 
-    def marked(self, store: StoreHost, by: StoreHost) -> None:
+    def marked(self, store_id: bytes, by: bytes) -> None:
         """A mark about the store is on its way into another one."""
 
 
-class _Wandering(Unkeyed):
-    """A send that may go to any partition."""
+class _Reroute(UnkeyedSend):
+    """A send that may go to any partition, and goes to another one when its own fails."""
 
     __slots__ = (
         "answered",
         "began_ms",
         "context",
-        "doubtful",
         "doubts",
         "entity",
         "keys",
@@ -67,13 +61,14 @@ class _Wandering(Unkeyed):
         began_ms: int,
         doubts: Doubts,
     ) -> None:
+        self.doubtful = None
         self.entity = entity
         self.messages = messages
         self.reply = reply
         self.context = context
-        self.partition: PartitionHost | None = None
+        self.partition: PartitionClient | None = None
         self.keys: list[bytes] | None = None
-        self.doubtful: list[tuple[StoreHost, list[bytes]]] | None = None
+        """The rows that hold the messages, or will."""
         self.doubts = doubts
         self.began_ms = began_ms
         self.timer: Handle | None = None
@@ -82,13 +77,11 @@ class _Wandering(Unkeyed):
         """The sender has heard that nobody knows: nothing is tried any more."""
 
     def written(self, keys: list[bytes]) -> None:
-        """The messages are in the open output: in the same one the failed partitions' rows are named."""
         self.keys = keys
         if self.doubtful is not None:
             assert self.partition is not None, "it was written somewhere"
-            _mark(self.partition.require(), self.doubtful)
-            for store, _ in self.doubtful:
-                self.doubts.marked(store, self.partition.store)
+            for store_id, _ in self.doubtful:
+                self.doubts.marked(store_id, self.partition.store.store_id)
 
 
 class Sender:
@@ -124,17 +117,17 @@ class Sender:
                 self._send_to(partition, messages, reply, context)
             else:
                 began_ms = self._clock.now().mono_ms
-                self._wander(_Wandering(entity, messages, reply, context, began_ms, self._doubts))
+                self._try_partitions(_Reroute(entity, messages, reply, context, began_ms, self._doubts))
 
-    def _send_to(self, partition: PartitionHost, messages: list[Message], reply: Reply, context: object) -> None:
+    def _send_to(self, partition: PartitionClient, messages: list[Message], reply: Reply, context: object) -> None:
         try:
-            check_open(partition)
+            partition.check_open()
         except ServerBusy:
             self.refused += 1
             raise
         partition.send(messages, reply, context)
 
-    def _wander(self, send: _Wandering) -> None:
+    def _try_partitions(self, send: _Reroute) -> None:
         """Tries the partitions in turn, beginning with the next."""
         entity = send.entity
         count = len(entity.partitions)
@@ -143,7 +136,7 @@ class Sender:
             partition = entity.partitions[entity.turn]
             entity.turn = entity.turn + 1 if entity.turn + 1 < count else 0
             try:
-                check_open(partition)
+                partition.check_open()
                 send.partition = partition
                 partition.send(send.messages, self._reply_unkeyed, send, send)
             except (ServerBusy, QuotaExceeded) as error:
@@ -155,7 +148,7 @@ class Sender:
         raise failure or PartitionUnavailable(f"No partition of '{entity.name}' is available.")
 
     def _answered(self, context: object, result: object, error: PolybusError | None) -> None:
-        assert isinstance(context, _Wandering)
+        assert isinstance(context, _Reroute)
         send = context
         if error is None and send.timer is None:
             send.reply(send.context, result, None)
@@ -169,55 +162,38 @@ class Sender:
         self.rerouted += 1
         partition = send.partition
         if isinstance(error, InDoubt) and partition is not None:
-            self._doubts.wanders(partition.store)
+            store_id = partition.store.store_id
+            self._doubts.reroute_begins(store_id)
             assert send.keys is not None, "what is in doubt was written"
-            send.doubtful = [*(send.doubtful or []), (partition.store, send.keys)]
+            send.doubtful = [*(send.doubtful or []), (store_id, send.keys)]
             send.keys = None
-            self._doubts.doubt(partition.store).then(lambda promise: self._go_on(send, promise))
+            self._doubts.doubt(store_id).then(lambda promise: self._go_on(send, promise))
         else:
             send.keys = None
             self._go_on(send, None)
 
-    def _go_on(self, send: _Wandering, written: Promise[None] | None) -> None:
+    def _go_on(self, send: _Reroute, written: Promise[None] | None) -> None:
         try:
             if written is not None:
                 written.result()
             if send.answered:
                 raise PartitionUnavailable("The sender does not wait any more.")
-            self._wander(send)
+            self._try_partitions(send)
         except PolybusError as error:
             self._reply(send, None, error)
 
-    def _give_up(self, send: _Wandering) -> None:
+    def _give_up(self, send: _Reroute) -> None:
         self.refused += 1
         send.answered = True
         send.reply(send.context, None, InDoubt("Several messaging stores of this entity do not answer. Try again."))
 
-    def _reply(self, send: _Wandering, result: object, error: PolybusError | None) -> None:
+    def _reply(self, send: _Reroute, result: object, error: PolybusError | None) -> None:
         if send.timer is not None:
             send.timer.cancel()
         if send.doubtful is not None:
-            for store, _ in send.doubtful:
-                self._doubts.arrived(store)
+            for store_id, _ in send.doubtful:
+                self._doubts.reroute_ends(store_id)
             if error is not None and not isinstance(error, InDoubt):
                 error = InDoubt(f"A messaging store failed during a commit, and then: {error}")
         if not send.answered:
             send.reply(send.context, result, error)
-
-
-def check_open(partition: PartitionHost) -> None:
-    """Refuses a send that the partition's store cannot take now."""
-    partition.require()
-    store = partition.store
-    if store.full:
-        raise QuotaExceeded("A messaging store has less free space than its reserve; nothing can be sent to it.")
-    if store.overloaded:
-        raise ServerBusy("Too much waits for a messaging store; try again.")
-
-
-def _mark(broker: Broker, doubtful: list[tuple[StoreHost, list[bytes]]]) -> None:
-    """Names what failed partitions may hold, in the very batch that holds the messages now."""
-    for store, keys in doubtful:
-        broker.ids += 1
-        unique = broker.token(1 << 47 | broker.ids)
-        broker.out().put(MARKS + store.store_id + unique, sealed(encode(list(keys))))

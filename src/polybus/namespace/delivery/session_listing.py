@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from polybus.errors import InvalidOperation, PartitionUnavailable
+from polybus.errors import PartitionUnavailable
 from polybus.namespace.entities.entity import Entity
-from polybus.partition.session_list import ListedSession, list_sessions
+from polybus.partition.data import ListedSession
+
+__all__ = ["ListedSession", "SessionPage", "sessions_of"]
 
 
 class SessionPage:
@@ -26,11 +28,7 @@ async def sessions_of(entity: Entity, log_id: int, place: tuple[int, str | None]
             page.next = f"{index}:{'' if after is None else after}"
             return page
         try:
-            partition = entity.partitions[index]
-            log = partition.require().log(log_id)
-            if log.sessions is None:
-                raise InvalidOperation(f"'{entity.name}' has no sessions.")
-            found = await partition.run(list_sessions(log, after, left))
+            found = await entity.partitions[index].describe_sessions(log_id, after, left)
         except PartitionUnavailable:
             page.unreachable.append(index)
             found = []

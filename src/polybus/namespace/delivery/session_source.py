@@ -9,16 +9,12 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from polybus.clock import Clock
-from polybus.errors import OperationTimeout, PolybusError, SessionLockLost
-from polybus.hosting.partition_host import PartitionHost
+from polybus.errors import OperationTimeout, PolybusError
+from polybus.hosting.partition_client import LogListener, PartitionClient, SessionListener, SessionLock
 from polybus.hosting.store_host import StoreHost
-from polybus.limits import SESSION_SEEK_MS
+from polybus.limits import RECOVER_MS, SESSION_SEEK_MS
 from polybus.namespace.delivery.routing import partition_for
 from polybus.namespace.delivery.source import Delivery, deliver_removed
-from polybus.partition import holding
-from polybus.partition.log import Log
-from polybus.partition.sessions import Session
 from polybus.promise import Handle, Loop, Promise, settles_within, spawn
 
 
@@ -36,96 +32,85 @@ class SessionReceiver(Protocol):
         """The session's lock has run out, or its partition is gone."""
 
 
-class HeldSession:
+class HeldSession(SessionListener):
     """A session that a receiver holds; it pumps the session's messages to it."""
 
-    def __init__(
-        self, source: SessionSource, partition: PartitionHost, log: Log, session: Session, clock: Clock
-    ) -> None:
+    def __init__(self, source: SessionSource, partition: PartitionClient, lock: SessionLock) -> None:
         self._source = source
         self.partition = partition
-        self.log = log
-        self.session = session
+        self.lock = lock
         self.receiver: SessionReceiver | None = None
-        self._clock = clock
-        self._reading = False
+        self._searching = False
         self._pumping = False
+        self._again = False
+        """Something has become available while messages were handed over."""
         self._drains: list[Promise[None]] = []
+        lock.listener = self
 
     @property
     def id(self) -> str:
-        return self.session.id
+        return self.lock.id
 
     @property
     def locked_until_wall_ms(self) -> int:
-        return self.session.until_wall_ms
+        return self.lock.locked_until_ms
 
     def pump(self) -> None:
         """Hands over messages in order while the receiver has credit."""
-        receiver, broker = self.receiver, self.partition.broker
-        if receiver is None or broker is None or self._pumping:
+        receiver = self.receiver
+        self._again = True
+        if receiver is None or self._pumping:
             return
         self._pumping = True
         try:
-            while receiver.credit > 0 and not self.session.lost:
-                now = self._clock.now()
-                entry = holding.take(broker, self.session, now, not receiver.deletes)
-                if entry is None:
-                    break
-                receiver.credit -= 1
-                delivery = Delivery(self.partition, self.log, entry, entry.lock)
-                if receiver.deletes:
-                    broker.out().replies.append((deliver_removed, (receiver, delivery), None))
-                else:
-                    receiver.deliver(delivery)
+            while receiver.credit > 0 and not self.lock.lost and self._again:
+                self._again = False
+                while receiver.credit > 0 and self._hand_over(receiver):
+                    pass
         finally:
             self._pumping = False
-        self._read_more()
 
-    def _read_more(self) -> None:
-        broker = self.partition.broker
-        if broker is None or self._reading or self.session.lost or not self.session.wants_page():
-            return
-        self._reading = True
+    def _hand_over(self, receiver: SessionReceiver) -> bool:
+        if receiver.deletes:
+            if not self.partition.take_away_in_session(self.lock, deliver_removed, receiver):
+                return False
+            receiver.credit -= 1
+            return True
+        delivery = self.partition.take_in_session(self.lock)
+        if delivery is None:
+            return False
+        receiver.credit -= 1
+        receiver.deliver(delivery)
+        return True
 
-        def loaded(promise: Promise[None]) -> None:
-            self._reading = False
-            try:
-                promise.result()
-            except PolybusError:
-                self.partition.try_again(self.pump)
-            else:
-                if self.session.has_ready() or not self.session.whole:
-                    self.pump()
-            drains, self._drains = self._drains, []
-            for waiting in drains:
-                waiting.resolve(None)
+    def available(self) -> None:
+        self.pump()
 
-        self.partition.run(holding.load_page(broker, self.log, self.session)).then(loaded)
+    def searching(self) -> None:
+        self._searching = True
+
+    def searched(self) -> None:
+        self._searching = False
+        drains, self._drains = self._drains, []
+        for waiting in drains:
+            waiting.resolve(None)
+
+    def lost(self) -> None:
+        self._source.lost(self)
 
     def drained(self) -> Promise[None]:
         """Settled when everything that was there has been handed over."""
         promise: Promise[None] = Promise()
         self.pump()
-        if self._reading:
+        if self._searching:
             self._drains.append(promise)
         else:
             promise.resolve(None)
         return promise
 
-    def check(self) -> None:
-        """SessionLockLost where the session is no longer held: its time is over, or its broker is gone."""
-        if self.session.lost:
-            raise SessionLockLost(f"The session lock has expired on the session '{self.id}'.")
-        holding.holding(self.log, self.id, self._clock.now(), self.session.holder)
-
-    def renew(self) -> int:
+    def renew(self) -> Promise[int]:
         """Extends the lock; gives its new end in wall time."""
-        self.check()
-        now = self._clock.now()
-        until_ms = holding.renew(self.log, self.session, now)
-        self.partition.locked_until(self.session.until_ms)
-        return until_ms
+        return self.partition.renew_session(self.lock)
 
     def release(self) -> None:
         """The receiver is done: the session is free at once, and so are its unsettled messages (C2)."""
@@ -133,20 +118,20 @@ class HeldSession:
 
 
 class _Waiter:
-    def __init__(self, holder: object) -> None:
+    def __init__(self, holder: str) -> None:
         self.holder = holder
         self.promise: Promise[HeldSession] = Promise()
         self.timer: Handle | None = None
 
 
-class SessionSource:
-    def __init__(self, name: str, log_id: int, partitions: list[PartitionHost], clock: Clock, loop: Loop) -> None:
+class SessionSource(LogListener):
+    def __init__(self, name: str, log_id: int, partitions: list[PartitionClient], loop: Loop) -> None:
         self.name = name
         self.log_id = log_id
         self.partitions = partitions
-        self._clock = clock
         self._loop = loop
-        self._held: dict[Session, HeldSession] = {}
+        self._held: dict[str, HeldSession] = {}
+        """By session id: those that receivers of this process hold."""
         self._waiters: deque[_Waiter] = deque()
         self._turn = 0
         self._seeking = False
@@ -157,45 +142,41 @@ class SessionSource:
         self._sought = False
         """Whether everything that was there when somebody last asked has been looked at."""
         for partition in partitions:
-            partition.session_sources[log_id] = self
-            if partition.available:
-                self.partition_opened(partition)
+            partition.watch(log_id, self)
 
     # Partitions
 
-    def partition_opened(self, partition: PartitionHost) -> None:
-        log = partition.require().log(self.log_id)
-        log.watcher = _SessionWatch(self, partition)
+    def available(self, partition: PartitionClient) -> None:
+        """A session may wait for a receiver."""
+        del partition
         self.seek()
 
-    def session_lost(self, session: Session) -> None:
-        held = self._held.pop(session, None)
-        if held is not None and held.receiver is not None:
+    def unavailable(self, partition: PartitionClient) -> None:
+        """Those who held sessions there hear of it one by one."""
+
+    def searching(self, partition: PartitionClient) -> None:
+        """Sessions are looked for only when somebody waits for one."""
+
+    def searched(self, partition: PartitionClient) -> None:
+        """See `searching`."""
+
+    def lost(self, held: HeldSession) -> None:
+        self._forget(held)
+        if held.receiver is not None:
             held.receiver.lock_lost()
 
-    def arrived(self, partition: PartitionHost) -> None:
-        """Messages arrived in sessions: those who hold one may get it, those who wait may get a session."""
-        if partition.broker is None:
-            return  # deleted while the commit was under way, which others share: they must hear of it all the same
-        book = holding.book(partition.broker.log(self.log_id))
-        touched, book.touched = book.touched, {}
-        for session in touched.values():
-            held = self._held.get(session)
-            if held is not None:
-                held.pump()
-        self.seek()
+    def _forget(self, held: HeldSession) -> None:
+        if self._held.get(held.id) is held:
+            del self._held[held.id]
 
     # Accepting
 
-    async def accept(self, session_id: str, holder: object) -> HeldSession:
+    async def accept(self, session_id: str, holder: str) -> HeldSession:
         """Locks the named session; SessionCannotBeLocked where somebody holds it."""
         partition = self.partitions[partition_for(session_id, len(self.partitions))]
-        broker = partition.require()
-        log = broker.log(self.log_id)
-        session = await partition.run(holding.accept(broker, log, session_id, self._clock.now(), holder))
-        return await self._hold(partition, log, session)
+        return self._hold(partition, await partition.accept_session(self.log_id, session_id, holder))
 
-    def accept_next(self, holder: object, timeout_ms: int) -> Promise[HeldSession]:
+    def accept_next(self, holder: str, timeout_ms: int) -> Promise[HeldSession]:
         """Locks the next available session, waiting for one; OperationTimeout when the time is up."""
         waiter = _Waiter(holder)
         self._waiters.append(waiter)
@@ -246,7 +227,7 @@ class SessionSource:
         finally:
             self._seeking = False
 
-    async def _has_given(self, partition: PartitionHost) -> bool:
+    async def _has_given(self, partition: PartitionClient) -> bool:
         """Whether the partition had a session for somebody. A store that takes long is not waited for."""
         store = partition.store
         if store in self._asked:
@@ -267,24 +248,19 @@ class SessionSource:
         del self._asked[store]
         self.seek()
 
-    async def _seek_in(self, partition: PartitionHost) -> bool:
+    async def _seek_in(self, partition: PartitionClient) -> bool:
         """Gives the partition's next session to the one who has waited longest."""
-        broker = partition.broker
-        if broker is None or not holding.book(broker.log(self.log_id)).has_waiting():
+        if not partition.may_have_session(self.log_id):
             return False
-        log = broker.log(self.log_id)
         waiter = self._waiters[0]
         try:
-            session = await partition.run(holding.accept_next(broker, log, self._clock.now(), waiter.holder))
-            if session is None:
-                if not holding.book(log).has_more():
-                    return False
-                await partition.turn()
-                return True
-            held = await self._hold(partition, log, session)
+            lock = await partition.accept_next_session(self.log_id, waiter.holder)
         except PolybusError:
             self._seek_again(partition)
             return False  # the others may still have a session
+        if lock is None:
+            return False
+        held = self._hold(partition, lock)
         if waiter not in self._waiters:
             held.release()  # the one who waited has gone or given up meanwhile
             return True
@@ -292,44 +268,25 @@ class SessionSource:
         waiter.promise.resolve(held)
         return True
 
-    def _seek_again(self, partition: PartitionHost) -> None:
+    def _seek_again(self, partition: PartitionClient) -> None:
         """Soon, and once however many partitions ask for it: each round asks them all."""
-        if not self._again and partition.broker is not None:
+        if not self._again and partition.available:
             self._again = True
-            partition.try_again(self._look_again)
+            self._loop.call_later(RECOVER_MS / 1000, self._look_again)
 
     def _look_again(self) -> None:
         self._again = False
         self.seek()
 
-    async def _hold(self, partition: PartitionHost, log: Log, session: Session) -> HeldSession:
-        """Waits until what the last holder did is on disk: what comes next in the session depends on it."""
-        held = HeldSession(self, partition, log, session, self._clock)
-        self._held[session] = held
-        partition.locked_until(session.until_ms)
-        await partition.store.synced()
-        held.check()
+    def _hold(self, partition: PartitionClient, lock: SessionLock) -> HeldSession:
+        held = HeldSession(self, partition, lock)
+        self._held[lock.id] = held
         return held
 
     def let_go(self, held: HeldSession) -> None:
-        broker = held.partition.broker
-        self._held.pop(held.session, None)
-        if broker is not None and not held.session.lost:
-            holding.release(broker, held.log, held.session, self._clock.now())
+        self._forget(held)
+        held.partition.release_session(held.lock)
 
     def find(self, session_id: str) -> HeldSession | None:
-        """The session, where somebody holds it."""
-        partition = self.partitions[partition_for(session_id, len(self.partitions))]
-        if partition.broker is None:
-            return None
-        session = holding.book(partition.broker.log(self.log_id)).held.get(session_id)
-        return None if session is None else self._held.get(session)
-
-
-class _SessionWatch:
-    def __init__(self, source: SessionSource, partition: PartitionHost) -> None:
-        self._source = source
-        self._partition = partition
-
-    def available(self) -> None:
-        self._source.arrived(self._partition)
+        """The session, where a receiver of this process holds it."""
+        return self._held.get(session_id)

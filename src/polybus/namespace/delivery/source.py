@@ -10,29 +10,11 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from polybus.clock import Clock
 from polybus.errors import PolybusError
-from polybus.hosting.partition_host import PartitionHost
-from polybus.partition import receiving, settling
-from polybus.partition.entry import Entry
-from polybus.partition.log import Log
+from polybus.hosting.partition_client import Delivery, LogListener, PartitionClient
 from polybus.promise import Promise
 
-
-class Delivery:
-    """A message handed to a receiver: under a lock, or for good where `lock` is 0."""
-
-    __slots__ = ("entry", "lock", "log", "partition")
-
-    def __init__(self, partition: PartitionHost, log: Log, entry: Entry, lock: int) -> None:
-        self.partition = partition
-        self.log = log
-        self.entry = entry
-        self.lock = lock
-
-    def token(self) -> bytes:
-        """The sixteen bytes by which anybody can settle this delivery."""
-        return self.partition.require().token(self.lock)
+__all__ = ["Delivery", "Receiver", "Source", "deliver_removed", "give_back"]
 
 
 class Receiver(Protocol):
@@ -48,46 +30,38 @@ class Receiver(Protocol):
         """A message that was to be removed for this receiver could not be: it may come again."""
 
 
-class Source:
-    def __init__(self, name: str, log_id: int, partitions: list[PartitionHost], clock: Clock) -> None:
+class Source(LogListener):
+    def __init__(self, name: str, log_id: int, partitions: list[PartitionClient]) -> None:
         self.name = name
         self.log_id = log_id
         self.partitions = partitions
-        self._clock = clock
-        self._turns: deque[PartitionHost] = deque()
+        self._turns: deque[PartitionClient] = deque()
         self._queued: dict[int, None] = {}
         self._wanting: deque[Receiver] = deque()
         self._known: set[Receiver] = set()
         """Those in `_wanting`: a receiver says that it has credit again and again, and there may be thousands."""
-        self._reading = 0
+        self._searching = 0
+        """Partitions that look in their stores for more."""
         self._drains: list[Promise[None]] = []
         self._pumping = False
         self.delivered = 0
         for partition in partitions:
-            partition.sources[log_id] = self
-            if partition.available:
-                self.partition_opened(partition)
+            partition.watch(log_id, self)
 
     # Partitions
 
-    def partition_opened(self, partition: PartitionHost) -> None:
-        log = partition.require().log(self.log_id)
-        partition.watch(log, self)
-        if log.active:
-            self.available(partition)
-
-    def partition_closed(self, partition: PartitionHost) -> None:
+    def unavailable(self, partition: PartitionClient) -> None:
         if partition.index in self._queued:
             del self._queued[partition.index]
             self._turns.remove(partition)
 
-    def available(self, partition: PartitionHost) -> None:
+    def available(self, partition: PartitionClient) -> None:
         """The partition may have a message to give."""
         self._queue(partition)
         if self._wanting:
             self.pump()
 
-    def _queue(self, partition: PartitionHost) -> None:
+    def _queue(self, partition: PartitionClient) -> None:
         if partition.index not in self._queued:
             self._queued[partition.index] = None
             self._turns.append(partition)
@@ -110,7 +84,7 @@ class Source:
         """Settled when everything that was there for the wanting receivers has been handed over."""
         promise: Promise[None] = Promise()
         self.pump()
-        if self._reading and self._wanting:
+        if self._searching and self._wanting:
             self._drains.append(promise)
         else:
             promise.resolve(None)
@@ -130,31 +104,20 @@ class Source:
         finally:
             self._pumping = False
 
-    def _hand_over(self, partition: PartitionHost) -> bool:
-        """Gives one message of the partition to the next receiver; False where it has none in memory."""
-        broker = partition.broker
-        if broker is None:
-            return False
-        log = broker.log(self.log_id)
+    def _hand_over(self, partition: PartitionClient) -> bool:
+        """Gives one message of the partition to the next receiver; False where it has none at hand."""
         receiver = self._wanting[0]
-        now = self._clock.now()
         if receiver.deletes:
-            entry = receiving.take_away(broker, log, now)
-        else:
-            entry = receiving.take(broker, log, now, receiver)
-        if entry is not None:
+            if not partition.take_away(self.log_id, deliver_removed, receiver):
+                return False
             self._charge(receiver)
-        if log.wants_page():
-            self._load(partition, log)
-        if entry is None:
-            return False
-        self.delivered += 1
-        delivery = Delivery(partition, log, entry, entry.lock)
-        if receiver.deletes:
-            broker.out().replies.append((deliver_removed, (receiver, delivery), None))
         else:
-            partition.locked_until(entry.locked_until_ms)
+            delivery = partition.take(self.log_id)
+            if delivery is None:
+                return False
+            self._charge(receiver)
             receiver.deliver(delivery)
+        self.delivered += 1
         return True
 
     def _charge(self, receiver: Receiver) -> None:
@@ -166,25 +129,17 @@ class Source:
         else:
             self._known.remove(receiver)
 
-    def _load(self, partition: PartitionHost, log: Log) -> None:
-        broker = partition.require()
-        self._reading += 1
+    def searching(self, partition: PartitionClient) -> None:
+        del partition
+        self._searching += 1
 
-        def loaded(promise: Promise[None]) -> None:
-            self._reading -= 1
-            try:
-                promise.result()
-            except PolybusError:
-                partition.try_again(lambda: self.available(partition))
-            else:
-                if log.has_ready() or not log.whole:
-                    self.available(partition)
-            self._settle_drains()
-
-        partition.run(receiving.load_page(broker, log)).then(loaded)
+    def searched(self, partition: PartitionClient) -> None:
+        del partition
+        self._searching -= 1
+        self._settle_drains()
 
     def _settle_drains(self) -> None:
-        if self._reading == 0 or not self._wanting:
+        if self._searching == 0 or not self._wanting:
             drains, self._drains = self._drains, []
             for promise in drains:
                 promise.resolve(None)
@@ -192,17 +147,14 @@ class Source:
 
 def deliver_removed(context: object, result: object, error: PolybusError | None) -> None:
     """A receive-and-delete is on disk: now the message may leave."""
-    del result
-    assert isinstance(context, tuple)
-    receiver, delivery = context
+    receiver: Receiver = context  # type: ignore[assignment]
     if error is None:
-        receiver.deliver(delivery)
+        assert isinstance(result, Delivery), "a removed message comes as a delivery"
+        receiver.deliver(result)
     else:
         receiver.failed(error)
 
 
-def give_back(delivery: Delivery, clock: Clock) -> None:
+def give_back(delivery: Delivery) -> None:
     """Returns a message that was locked for a receiver but never left for it, as if never taken (C2)."""
-    broker = delivery.partition.broker
-    if broker is not None and broker.locks.get(delivery.lock) is delivery.entry:
-        settling.release(broker, delivery.log, delivery.lock, clock.now())
+    delivery.partition.give_back(delivery)

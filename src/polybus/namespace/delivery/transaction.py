@@ -11,15 +11,13 @@ from typing import Final
 
 from polybus.clock import Clock
 from polybus.errors import InvalidOperation, PolybusError, QuotaExceeded, TransactionUnknown
-from polybus.hosting.partition_host import PartitionHost, read_rows
+from polybus.hosting.partition_client import PartitionClient, TransactionWork
 from polybus.limits import TRANSACTION_MESSAGES, TRANSACTION_MS
 from polybus.message.message import Message
 from polybus.namespace.delivery.routing import key_of, partition_for
-from polybus.namespace.delivery.sender import check_open
 from polybus.namespace.delivery.source import Delivery
 from polybus.namespace.delivery.transaction_rules import RuleChange, TransactionRules, plan
 from polybus.namespace.entities.entity import Entity
-from polybus.partition import sending, transactions
 from polybus.promise import Handle, Loop, Promise
 
 NO_KEY: Final = (
@@ -50,9 +48,9 @@ class Transaction:
 
     def __init__(self, txn_id: bytes, home: Transactions, clock: Clock, rules: TransactionRules) -> None:
         self.id = txn_id
-        self.work = transactions.Work()
+        self.work = TransactionWork(txn_id)
         self.entity: Entity | None = None
-        self.partition: PartitionHost | None = None
+        self.partition: PartitionClient | None = None
         self.done = False
         self.timer: Handle | None = None
         """There from the first operation on, which starts the clock (docs/protocol/transactions.md#timeout)."""
@@ -135,7 +133,7 @@ class Transaction:
         reason: str | None = None,
         description: str | None = None,
         properties: dict[str, object] | None = None,
-    ) -> None:
+    ) -> Promise[None]:
         """Adds a settlement to the work; the message stays locked and nobody else can settle it."""
         self._begin()
         if self.partition is None:
@@ -143,18 +141,7 @@ class Transaction:
         if self.partition is not delivery.partition:
             assert self.entity is not None
             raise InvalidOperation(OTHER_PLACE.format(self.entity.name))
-        broker = delivery.partition.require()
-        transactions.hold(
-            broker,
-            self.work,
-            delivery.log,
-            delivery.lock,
-            self._clock.now(),
-            outcome,
-            reason,
-            description,
-            properties,
-        )
+        return delivery.partition.hold_in_transaction(self.work, delivery, outcome, reason, description, properties)
 
     def change_rule(self, topic: Entity, change: RuleChange) -> None:
         """Adds or removes a rule with the commit. Only the topic at which the transaction works can be changed."""
@@ -196,26 +183,24 @@ class Transaction:
             else:
                 await self._commit(b"")
         except PolybusError:
-            transactions.roll_back(self.work)
+            self._forget_work()
             raise
 
-    async def _commit(self, owed: bytes) -> None:
+    async def _commit(self, intent: bytes) -> None:
         partition = self.partition
         assert partition is not None, "the partition is known with the entity"
-        self.work.owed = owed
-        if self.work.sends or self.work.transfers:
-            check_open(partition)
-        keys = sending.rows_needed(partition.require(), self.work.sends)
-        rows = await partition.run(read_rows(keys)) if keys else None
-        done: Promise[None] = Promise()
-        transactions.commit(partition.require(), self.work, self._clock.now(), rows, done.reply, None)
-        await done
+        self.work.intent = intent
+        await partition.commit(self.work)
 
     def roll_back(self) -> None:
         """Nothing happens; what was to be settled keeps the rest of its locks."""
         if not self.done:
             self.finish()
-            transactions.roll_back(self.work)
+            self._forget_work()
+
+    def _forget_work(self) -> None:
+        if self.partition is not None:
+            self.partition.roll_back(self.work)
 
     def finish(self) -> None:
         self.done = True

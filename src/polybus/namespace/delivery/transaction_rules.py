@@ -1,9 +1,9 @@
 """Rules that change in a transaction: together with everything else that it does, or not at all (D6).
 
-Rules lie in the catalogue, the transaction's other work in a messaging store. So the store's batch carries a row
-that says what the catalogue is owed; then the catalogue is written, then the row is struck off. Until that is synced
-nobody else can change the topic: the one who commits has it for itself, and after a crash or a failure the topic's
-partition serves again only when the debt was paid. Paying it twice is harmless.
+Rules lie in the catalogue, the transaction's other work in a messaging store. So the store's batch carries an intent:
+a row that says what is to be done in the catalogue. Then the catalogue is written, then the intent is removed. Until
+that is synced nobody else can change the topic: the one who commits has it for itself, and after a crash or a failure
+the topic's partition serves again only when the intent was applied. Applying it twice is harmless.
 """
 
 from __future__ import annotations
@@ -17,14 +17,11 @@ from typing import TYPE_CHECKING, Any
 from polybus.errors import EntityAlreadyExists, EntityNotFound, PolybusError, ServerBusy
 from polybus.hosting import catalogue as records
 from polybus.hosting.catalogue import Changes
-from polybus.hosting.partition_host import PartitionHost
 from polybus.limits import REOPEN_MS
 from polybus.namespace.entities.codec import from_dict, to_dict
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.entities.names import fold
 from polybus.namespace.entities.rule import FilterKind, RuleDescription
-from polybus.partition import transactions
-from polybus.partition.broker import Broker
 from polybus.promise import Promise, pause, spawn
 
 if TYPE_CHECKING:
@@ -32,7 +29,7 @@ if TYPE_CHECKING:
     from polybus.namespace.management.changes import Management
 
 Commit = Callable[[bytes], Coroutine[Any, Any, None]]
-"""Commits the work of a transaction with what it owes."""
+"""Commits the work of a transaction with its intent."""
 
 
 class RuleChange:
@@ -112,36 +109,30 @@ class TransactionRules:
         await work(encoded(steps))
         _apply(topic, steps)
         try:
-            while not await self._paid(topic, steps):
+            while not await self._applied(topic, steps):
                 if not committed.settled:
-                    committed.resolve(None)  # it is safe in the store; who has to wait for the catalogue is the topic
+                    committed.resolve(None)  # it is safe in the store; only the topic has to wait for the catalogue
                 await pause(self._bus.loop, REOPEN_MS)
         except ServerBusy:
-            pass  # the store is gone: when it is back, so is the debt
+            pass  # the store is gone: when it is back, so is the intent
         if not committed.settled:
             committed.resolve(None)
 
-    async def _paid(self, topic: Entity, steps: list[Step]) -> bool:
-        """Writes the catalogue and strikes the debt off; False where the catalogue cannot be written now."""
+    async def _applied(self, topic: Entity, steps: list[Step]) -> bool:
+        """Writes the catalogue and removes the intent; False where the catalogue cannot be written now."""
         try:
             await self._bus.catalogue.write(_rows(topic, steps))
         except ServerBusy:
             return self._bus.stopping
-        await _strike_off(topic.partitions[0].require())
+        await topic.partitions[0].remove_intent()
         return True
 
 
-async def pay(bus: Bus, partition: PartitionHost, broker: Broker) -> None:
-    """Before a partition serves: what its last transaction owes the catalogue is paid."""
-    topic = bus.entities.get(partition.entity_id)
-    if topic is None or not topic.is_topic or topic.partitioned:
-        return
-    owed = await partition.run(transactions.owed(broker))
-    if owed:
-        steps = _decoded(owed)
-        await bus.catalogue.write(_rows(topic, steps))
-        _apply(topic, steps)
-        await _strike_off(broker)
+async def apply_intent(bus: Bus, topic: Entity, intent: bytes) -> None:
+    """Does in the catalogue, and in memory, what a topic's last transaction intended."""
+    steps = _decoded(intent)
+    await bus.catalogue.write(_rows(topic, steps))
+    _apply(topic, steps)
 
 
 def _rows(topic: Entity, steps: list[Step]) -> Changes:
@@ -168,14 +159,8 @@ def _apply(topic: Entity, steps: list[Step]) -> None:
             topic.add_rule(subscription, step.order, step.rule)
 
 
-def _strike_off(broker: Broker) -> Promise[None]:
-    done: Promise[None] = Promise()
-    transactions.settle_owed(broker, done.reply, None)
-    return done
-
-
 def encoded(steps: list[Step]) -> bytes:
-    """What the store keeps of them while they are owed."""
+    """The intent: what the store keeps of them until they are applied."""
     described = [
         [step.subscription, step.order, step.name, None if step.rule is None else to_dict(step.rule)]
         for step in steps
@@ -183,9 +168,9 @@ def encoded(steps: list[Step]) -> bytes:
     return json.dumps(described).encode()
 
 
-def _decoded(owed: bytes) -> list[Step]:
+def _decoded(intent: bytes) -> list[Step]:
     steps: list[Step] = []
-    for subscription, order, name, described in json.loads(owed):
+    for subscription, order, name, described in json.loads(intent):
         rule = None if described is None else from_dict(described)
         assert rule is None or isinstance(rule, RuleDescription), "only rules change in a transaction"
         steps.append(Step(subscription, order, name, rule))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from polybus.clock import Clock
 from polybus.errors import EntityDisabled, EntityNotFound, InvalidOperation, PartitionUnavailable
-from polybus.hosting.partition_host import PartitionHost
+from polybus.hosting.partition_client import PartitionClient
 from polybus.namespace.delivery.session_source import SessionSource
 from polybus.namespace.delivery.source import Source
 from polybus.namespace.entities.description import (
@@ -20,10 +20,11 @@ from polybus.namespace.entities.names import Address, SubQueue, fold, parse_forw
 from polybus.namespace.entities.rule import RuleDescription
 from polybus.namespace.entities.rule_compiler import compile_rule
 from polybus.namespace.entities.timespan import INFINITE_MS
-from polybus.partition.log import DEAD_LETTER, KINDS, MAIN, TRANSFER_DEAD_LETTER
+from polybus.partition.data import LogStatistics, Statistics
+from polybus.partition.kinds import DEAD_LETTER, KINDS, MAIN, TRANSFER_DEAD_LETTER
 from polybus.partition.settings import INFINITE_MS as NEVER_MS
 from polybus.partition.settings import EntitySettings, LogSettings
-from polybus.promise import Loop
+from polybus.promise import Loop, Promise, spawn
 
 _KINDS: dict[SubQueue | None, int] = {
     None: MAIN,
@@ -44,6 +45,23 @@ class Counts:
         self.transfer = 0
         self.transfer_dead_letter = 0
         self.size_bytes = 0
+
+    def add(self, log: LogStatistics) -> None:
+        kind = log.id % KINDS
+        if kind == MAIN:
+            self.active += log.active
+            self.deferred += log.deferred
+            self.locked += log.locked
+        elif kind == DEAD_LETTER:
+            self.dead_letter += log.active + log.deferred
+        elif kind == TRANSFER_DEAD_LETTER:
+            self.transfer_dead_letter += log.active + log.deferred
+
+    def add_whole(self, found: Statistics) -> None:
+        """What a partition holds for its queue or topic beside the logs."""
+        self.scheduled += found.scheduled
+        self.transfer += found.transfers
+        self.size_bytes += found.size
 
     def by_name(self) -> dict[str, int]:
         return {
@@ -96,7 +114,7 @@ class Entity:
         entity_id: int,
         description: EntityDescription,
         settings: EntitySettings,
-        partitions: list[PartitionHost],
+        partitions: list[PartitionClient],
         clock: Clock,
         loop: Loop,
     ) -> None:
@@ -162,8 +180,7 @@ class Entity:
             self._sources.pop(log_id, None)
             self._session_sources.pop(log_id, None)
             for partition in self.partitions:
-                partition.sources.pop(log_id, None)
-                partition.session_sources.pop(log_id, None)
+                partition.unwatch(log_id)
 
     def missing_partitions(self) -> list[int]:
         return [partition.index for partition in self.partitions if not partition.available]
@@ -235,7 +252,7 @@ class Entity:
         log_id = self.log_id(address)
         source = self._sources.get(log_id)
         if source is None:
-            source = Source(address.path, log_id, self.partitions, self._clock)
+            source = Source(address.path, log_id, self.partitions)
             self._sources[log_id] = source
         return source
 
@@ -243,35 +260,26 @@ class Entity:
         log_id = self.log_id(address)
         source = self._session_sources.get(log_id)
         if source is None:
-            source = SessionSource(address.path, log_id, self.partitions, self._clock, self._loop)
+            source = SessionSource(address.path, log_id, self.partitions, self._loop)
             self._session_sources[log_id] = source
         return source
 
     # Counting, at the same cost for one message and a million
 
-    def counts(self, number: int = 0) -> Counts:
+    def counts(self, number: int = 0) -> Promise[Counts]:
         """Counts of a queue, a topic (0) or a subscription, over all reachable partitions (F3)."""
+        return spawn(self._counts(number))
+
+    async def _counts(self, number: int) -> Counts:
         counts = Counts()
         for partition in self.partitions:
-            broker = partition.broker
-            if broker is None:
+            found = await reached(partition.statistics([number]))
+            if found is None:
                 continue
-            for kind in (MAIN, DEAD_LETTER, TRANSFER_DEAD_LETTER):
-                log = broker.logs.get(number * KINDS + kind)
-                if log is None:
-                    continue
-                if kind == MAIN:
-                    counts.active += log.active
-                    counts.deferred += log.deferred
-                    counts.locked += log.locked
-                elif kind == DEAD_LETTER:
-                    counts.dead_letter += log.active + log.deferred
-                else:
-                    counts.transfer_dead_letter += log.active + log.deferred
+            for log in found.logs:
+                counts.add(log)
             if number == 0:
-                counts.scheduled += broker.scheduled
-                counts.transfer += broker.transfers
-                counts.size_bytes += broker.size
+                counts.add_whole(found)
         return counts
 
     def idle_since_ms(self, subscription: Subscription | None = None) -> int:
@@ -282,6 +290,14 @@ class Entity:
     def last_accessed_ms(self) -> int:
         subscriptions = [subscription.last_accessed_ms() for subscription in self.subscriptions.values()]
         return max([self.accessed_ms, self.settings.own.accessed_ms, *subscriptions])
+
+
+async def reached(asked: Promise[Statistics]) -> Statistics | None:
+    """What a partition holds; None where it cannot be reached."""
+    try:
+        return await asked
+    except PartitionUnavailable:
+        return None
 
 
 def finite(ms: int) -> int:

@@ -14,6 +14,9 @@ from polybus.namespace.entities.rule import (
     SqlFilterDescription,
     TypedValues,
 )
+from polybus.partition.rule_changes import lay_over
+
+__all__ = ["check_room", "compile_rule", "lay_over"]
 
 
 def compile_rule(description: RuleDescription) -> rules.Rule:

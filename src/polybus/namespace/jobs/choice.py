@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
+from polybus.message.peeked import Peeked
 from polybus.message.rendering import STATE_ACTIVE
 from polybus.message.view import View
-from polybus.partition.receiving import Peeked
 from polybus.rules import Filter, RuleEvaluationError
 
 _NO_ID = UUID(int=0)

@@ -10,8 +10,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from polybus.errors import EntityNotFound, InvalidOperation, PartitionUnavailable, QuotaExceeded
-from polybus.hosting.partition_host import PartitionHost
+from polybus.hosting.partition_client import PartitionClient
 from polybus.limits import BULK_STEP_ROWS, JOB_SAMPLES
+from polybus.message.edit import Edit
+from polybus.message.peeked import Peeked
 from polybus.message.rendering import STATE_SCHEDULED
 from polybus.namespace.delivery.redrive import move_messages
 from polybus.namespace.entities.entity import Entity
@@ -20,14 +22,11 @@ from polybus.namespace.jobs.choice import Choice
 from polybus.namespace.jobs.job import Job, Work
 from polybus.namespace.jobs.walk import Walk
 from polybus.namespace.namespace import Namespace
-from polybus.partition import by_number, rescheduling
-from polybus.partition.broker import Broker, Steps
-from polybus.partition.moving import Edit, Moved
-from polybus.partition.receiving import Peeked
+from polybus.partition.data import Moved
 from polybus.promise import Promise, pause
 
-Verb = Callable[[Broker, int, list[int], Promise[Moved]], Steps[None]]
-"""One page's verb at its partition: the broker, the log's id, the numbers, and who wants to hear of it."""
+Verb = Callable[[PartitionClient, int, list[int]], Promise[Moved]]
+"""One page's verb at its partition: the log's id, and the numbers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,56 +61,29 @@ def purge(order: Order) -> Work:
     """Removes messages for good."""
     if order.choice.states == (STATE_SCHEDULED,):
         return cancel_scheduled(order)
-    now = order.namespace.bus.clock.now
-    return _each_page(
-        order,
-        lambda broker, log_id, numbers, done: by_number.delete(
-            broker, broker.log(log_id), now(), numbers, done.reply, None
-        ),
-    )
+    return _each_page(order, lambda partition, log_id, numbers: partition.delete_numbers(log_id, numbers))
 
 
 def undefer(order: Order) -> Work:
     """Makes deferred messages active again, at the end of where they are."""
-    now = order.namespace.bus.clock.now
-    return _each_page(
-        order,
-        lambda broker, log_id, numbers, done: by_number.undefer(
-            broker, broker.log(log_id), now(), numbers, done.reply, None
-        ),
-    )
+    return _each_page(order, lambda partition, log_id, numbers: partition.undefer(log_id, numbers))
 
 
 def cancel_scheduled(order: Order) -> Work:
-    now = order.namespace.bus.clock.now
-    return _each_page(
-        order, lambda broker, _, numbers, done: rescheduling.cancel_those(broker, now(), numbers, done.reply, None)
-    )
+    return _each_page(order, lambda partition, _, numbers: partition.cancel_numbers(numbers))
 
 
 def reschedule(order: Order, due_ms: int, by_ms: int) -> Work:
     """Gives scheduled messages another time: `due_ms`, or where that is 0, `by_ms` more than they have."""
-    now = order.namespace.bus.clock.now
-    return _each_page(
-        order,
-        lambda broker, _, numbers, done: rescheduling.reschedule(
-            broker, now(), numbers, due_ms, by_ms, done.reply, None
-        ),
-    )
+    return _each_page(order, lambda partition, _, numbers: partition.reschedule(numbers, due_ms, by_ms))
 
 
 def _each_page(order: Order, verb: Verb) -> Work:
     async def deal(job: Job, index: int, page: list[Peeked]) -> None:
         partition = order.entity.partitions[index]
-        note(job, await _at(partition, order.log_id, [each.marks.sequence for each in page], verb))
+        note(job, await verb(partition, order.log_id, [each.marks.sequence for each in page]))
 
     return lambda job: _run(order, job, deal)
-
-
-async def _at(partition: PartitionHost, log_id: int, numbers: list[int], verb: Verb) -> Moved:
-    done: Promise[Moved] = Promise()
-    await partition.run(verb(partition.require(), log_id, numbers, done))
-    return await done
 
 
 def note(job: Job, moved: Moved) -> None:
@@ -215,7 +187,7 @@ async def _send(order: Order, plan: Redrive, job: Job, target: Address, numbers:
     plan.allow(target)
     destination = order.namespace.addressed(target)
     destination.check_sendable()
-    check_room(destination)
+    await check_room(destination)
     subscription = 0 if target.subscription is None else destination.subscription(target.subscription).number
     made = {number: plan.edit(number, destination.max_message_bytes) for number in numbers}
     edits = {number: edit for number, edit in made.items() if edit is not None}
@@ -229,10 +201,10 @@ async def _send(order: Order, plan: Redrive, job: Job, target: Address, numbers:
     job.locked += len(report.locked)
 
 
-def check_room(destination: Entity) -> None:
+async def check_room(destination: Entity) -> None:
     """QuotaExceeded where an entity is full: what is sent there now would only lie in between."""
     if destination.deleted:
         raise EntityNotFound(f"The messaging entity '{destination.name}' could not be found.")
     most = destination.settings.max_bytes * len(destination.partitions)
-    if destination.counts().size_bytes >= most:
+    if (await destination.counts()).size_bytes >= most:
         raise QuotaExceeded(f"'{destination.name}' is full; what was not sent there yet stays where it is.")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from polybus.errors import PartitionUnavailable
 from polybus.limits import BULK_STEP_BYTES, BULK_STEP_ROWS
+from polybus.message.peeked import Peeked
 from polybus.namespace.delivery import operations
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.jobs.choice import Choice
 from polybus.namespace.namespace import Namespace
-from polybus.partition.receiving import Peeked
 
 
 class Walk:
@@ -56,7 +56,7 @@ class Walk:
         return index, [each for each in peeked if self._choice.takes(each)]
 
     async def _peek(self, index: int, rows: int) -> list[Peeked]:
-        self._entity.partitions[index].require()
+        self._entity.partitions[index].check_available()
         first = max(self._next, index << 48)
         found = await operations.peek(
             self._namespace, self._entity, self._log_id, first, rows, max_bytes=BULK_STEP_BYTES

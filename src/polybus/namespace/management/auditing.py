@@ -9,11 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from polybus.hosting.catalogue import Changes, decode
-from polybus.limits import EVENTS_KEPT, EVENTS_TRIMMED
 from polybus.namespace.entities.entity import Entity
-from polybus.partition.broker import Broker
-from polybus.partition.log import Log
-from polybus.partition.records import EVENTS, log_prefix, number_key
 
 if TYPE_CHECKING:
     from polybus.namespace.bus import Bus
@@ -25,7 +21,6 @@ AUDITED: Final = b"v/"
 class Auditing:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._trimmed: dict[tuple[int, int, int], int] = {}
 
     async def load(self) -> None:
         for row in await self._bus.catalogue.rows(AUDITED):
@@ -46,16 +41,4 @@ class Auditing:
             if not entity.settings.events:
                 continue
             for partition in entity.partitions:
-                if partition.broker is not None:
-                    for log in list(partition.broker.logs.values()):
-                        self._trim(partition.broker, log)
-
-    def _trim(self, broker: Broker, log: Log) -> None:
-        place = (broker.entity_id, broker.index, log.id)
-        last = log.stable_events - EVENTS_KEPT
-        # Removing a range leaves a mark in the store that every scan passes, so it is done seldom.
-        if last - self._trimmed.get(place, 0) < EVENTS_TRIMMED:
-            return
-        self._trimmed[place] = last
-        prefix = log_prefix(broker.prefix, EVENTS, log.id)
-        broker.out(log).delete_range(number_key(prefix, 0), number_key(prefix, last))
+                partition.trim_events()

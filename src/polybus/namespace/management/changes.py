@@ -15,13 +15,13 @@ from polybus.errors import (
     EntityAlreadyExists,
     EntityNotFound,
     OperationConflict,
-    PartitionUnavailable,
     QuotaExceeded,
     ServerBusy,
 )
 from polybus.hosting import catalogue as records
 from polybus.hosting.catalogue import Changes, Record, decode
-from polybus.hosting.partition_host import PartitionHost
+from polybus.hosting.local_partition import LocalPartition
+from polybus.hosting.partition_client import PartitionClient
 from polybus.hosting.store_host import StoreHost
 from polybus.limits import SUBSCRIPTIONS_PER_TOPIC
 from polybus.namespace.entities.admission import admit_create, admit_update
@@ -37,10 +37,8 @@ from polybus.namespace.entities.names import fold, parse_forward_target
 from polybus.namespace.entities.rule import DEFAULT_RULE, RuleDescription
 from polybus.namespace.entities.rule_compiler import check_room, compile_rule
 from polybus.namespace.entities.rule_validation import validate_rule
-from polybus.namespace.management.cleanup import remains_key
+from polybus.namespace.management.cleanup import tombstone_key
 from polybus.namespace.management.placement import place
-from polybus.partition import purging
-from polybus.partition.reading import has_rows
 from polybus.partition.records import entity_prefix
 from polybus.partition.settings import EntitySettings, LogSettings
 
@@ -110,7 +108,7 @@ class Management:
             stores = place(self._bus.stores, partitions, entity_id)
             self._bus.catalogue.next_entity += 1
             for store in dict.fromkeys(stores):
-                if await store.run(has_rows(entity_prefix(entity_id))):
+                if await store.has_rows(entity_prefix(entity_id)):
                     break
             else:
                 return entity_id, stores
@@ -155,34 +153,20 @@ class Management:
         settings = EntitySettings(described.path, described.partition_count, isinstance(described, TopicDescription))
         settings.bounds = bus.bounds
         apply_entity(settings, described)
-        partitions = [
-            PartitionHost(entity_id, index, settings, store, self._namespace, bus.loop, bus.clock)
+        partitions: list[PartitionClient] = [
+            LocalPartition(entity_id, index, settings, store, self._namespace, bus.loop, bus.clock)
             for index, store in enumerate(stores)
         ]
-        for partition in partitions:
-            partition.on_opening = bus.partition_opening
-            partition.on_change = self._partition_changed
         entity = Entity(entity_id, described, settings, partitions, bus.clock, bus.loop)
         entity.max_message_bytes = self._namespace.tier.message_bytes(described)
         self._namespace.entities[fold(described.path)] = entity
         bus.entities[entity_id] = entity
         return entity
 
-    def _partition_changed(self, partition: PartitionHost) -> None:
-        self._bus.partition_changed(partition)
-        self._namespace.forwarder.empty(partition)
-
     async def _open(self, entity: Entity) -> None:
         """Brings a new entity's partitions up; one that cannot be read now comes up with its store."""
         for partition in entity.partitions:
-            opening = partition.store.openings
-            try:
-                broker = await partition.open(self._bus.catalogue.incarnation)
-            except PartitionUnavailable:
-                self._bus.recovery.begin(partition.store)
-            else:
-                if partition.store.openings == opening and partition.store.available:
-                    partition.start(broker)
+            await self._bus.recovery.open_new(partition)
 
     async def restore(self, record: Record) -> Entity:
         """An entity that the catalogue knows; its partitions come up with their stores."""
@@ -237,7 +221,7 @@ class Management:
         """Receivers that may not go on leave; what they leave behind is sent on where the entity forwards now."""
         entity.changed()
         for partition in entity.partitions:
-            self._namespace.forwarder.empty(partition)
+            partition.forward_backlog()
 
     def _check_healthy(self, entity: Entity) -> None:
         missing = entity.missing_partitions()
@@ -271,7 +255,7 @@ class Management:
         changes.delete_prefix(records.SUBSCRIPTION + suffix).delete_prefix(records.RULE + suffix)
         placement = [partition.store.store_id.hex() for partition in entity.partitions]
         record: Record = {"entity": entity.id, "subscription": 0, "placement": placement}
-        key = remains_key(entity.id, 0)
+        key = tombstone_key(entity.id, 0)
         await self._bus.catalogue.write(changes.put(key, record))
         entity.deleted = True
         del self._namespace.entities[fold(path)]
@@ -279,7 +263,7 @@ class Management:
         for partition in entity.partitions:
             partition.retire()
         entity.changed()
-        self._bus.remains.remove(key, record)
+        self._bus.cleanup.remove(key, record)
 
     # Subscriptions
 
@@ -311,7 +295,7 @@ class Management:
         if len({fold(rule.name) for rule in chosen}) < len(chosen):
             raise EntityAlreadyExists(f"Two rules of the subscription '{described.name}' have the same name.")
         check_room(entity.settings.rules, chosen)
-        number = _free_number(entity)
+        number = await _free_number(entity)
         entity.next_subscription = number + 1
         changes = self._entity_changes(entity, entity.description)
         changes.put(
@@ -370,7 +354,7 @@ class Management:
         subscription = entity.subscription(name)
         self._check_healthy(entity)
         number = subscription.number
-        key = remains_key(entity.id, number)
+        key = tombstone_key(entity.id, number)
         record: Record = {"entity": entity.id, "subscription": number, "placement": []}
         changes = Changes().delete(records.subscription_key(entity.id, number))
         changes.delete_prefix(records.rules_prefix(entity.id, number)).put(key, record)
@@ -380,11 +364,10 @@ class Management:
         entity.settings.rules.remove_subscription(number)
         entity.forget_sources(number)
         for partition in entity.partitions:
-            if partition.broker is not None:
-                purging.forget_subscription(partition.broker, number)
+            partition.forget_subscription(number)
         subscription.deleted = True
         entity.changed()
-        self._bus.remains.remove(key, record)
+        self._bus.cleanup.remove(key, record)
 
     # Rules
 
@@ -462,10 +445,12 @@ class Management:
             del self._busy[folded]
 
 
-def _free_number(topic: Entity) -> int:
+async def _free_number(topic: Entity) -> int:
     """A number that no subscription of the topic has had, also none that an older catalogue has forgotten."""
-    brokers = [partition.require() for partition in topic.partitions]
-    return max(topic.next_subscription, *(broker.highest_subscription + 1 for broker in brokers))
+    number = topic.next_subscription
+    for partition in topic.partitions:
+        number = max(number, await partition.highest_subscription() + 1)
+    return number
 
 
 def _own_path(described: QueueDescription | SubscriptionDescription) -> str:

@@ -1,7 +1,7 @@
-"""What deleted entities and subscriptions left behind in the stores, removed as soon as the stores allow.
+"""Cleaning up after deleted entities and subscriptions: their rows leave the stores as soon as the stores allow.
 
-Ids are never given twice, so what remains can harm nobody; it is written down in the catalogue's own batch and
-struck off when it is gone.
+Ids are never given twice, so what is left can harm nobody. A tombstone in the catalogue's own batch says what was
+deleted, and goes when its rows are gone.
 """
 
 from __future__ import annotations
@@ -13,26 +13,25 @@ from polybus.hosting import catalogue as records
 from polybus.hosting.catalogue import Changes, Record, decode
 from polybus.hosting.store_host import StoreHost
 from polybus.limits import REOPEN_MS_MAX
-from polybus.partition import purging
-from polybus.partition.records import after, partition_prefix
+from polybus.partition.records import partition_prefix
 from polybus.promise import Promise, spawn
 
 if TYPE_CHECKING:
     from polybus.namespace.bus import Bus
 
 
-def remains_key(entity_id: int, number: int) -> bytes:
-    return records.REMAINS + records.subscription_key(entity_id, number)
+def tombstone_key(entity_id: int, number: int) -> bytes:
+    return records.TOMBSTONE + records.subscription_key(entity_id, number)
 
 
-class Remains:
+class Cleanup:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._working: dict[bytes, None] = {}
 
     async def resume(self) -> None:
-        """Goes on with everything that is written down."""
-        for row in await self._bus.catalogue.rows(records.REMAINS):
+        """Goes on with everything that a tombstone says."""
+        for row in await self._bus.catalogue.rows(records.TOMBSTONE):
             self.remove(row[0], decode(row))
 
     def remove(self, key: bytes, record: Record) -> None:
@@ -64,17 +63,9 @@ class Remains:
         if entity is None:
             return True  # the whole topic is gone meanwhile
         for partition in entity.partitions:
-            if partition.broker is None:
+            if not partition.available:
                 return False
-            # Rows that a first try has removed and nobody has synced would be found, and given back, once more.
-            await partition.store.synced()
-            at, more = b"", True
-            while more:
-                at = await partition.run(purging.purge(partition.require(), record["subscription"], at))
-                more = bool(at)
-                done: Promise[None] = Promise()
-                partition.require().out().replies.append((done.reply, None, None))
-                await done
+            await partition.purge_subscription(record["subscription"])
         return True
 
     def _try_again(self) -> None:
@@ -95,8 +86,4 @@ async def _delete_rows(store: StoreHost, prefix: bytes) -> None:
     for _ in range(2):
         if not store.available:
             raise store.unavailable()
-        done: Promise[None] = Promise()
-        store.batch.delete_range(prefix, after(prefix))
-        store.batch.replies.append((done.reply, None, None))
-        store.touch()
-        await done
+        await store.delete_rows(prefix)

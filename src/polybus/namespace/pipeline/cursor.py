@@ -12,7 +12,7 @@ from polybus.errors import ArgumentOutOfRange, CursorLeased
 from polybus.hosting import catalogue as records
 from polybus.hosting.catalogue import Record
 from polybus.limits import CURSOR_LAG_MS
-from polybus.partition.log import NO_FLOOR
+from polybus.partition.kinds import NO_FLOOR
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,18 +12,12 @@ from typing import TYPE_CHECKING, Protocol
 from polybus.errors import CursorTruncated, EntityNotFound, PolybusError, QuotaExceeded, ServerBusy
 from polybus.hosting import catalogue as records
 from polybus.hosting.catalogue import Changes, decode
-from polybus.hosting.partition_host import PartitionHost
-from polybus.limits import CURSORS_PER_LOG, RECOVER_MS
+from polybus.limits import CURSORS_PER_LOG
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.pipeline.cursor import Cursor, check_positions, cursor_from
-from polybus.namespace.pipeline.ranges import PartitionLog, partition_logs
-from polybus.partition import cursors as keeping
-from polybus.partition.broker import Broker, Steps
-from polybus.partition.log import KINDS, NO_FLOOR, Log
-from polybus.partition.reading import rows_of
-from polybus.partition.records import SettledMark, after, number_key
+from polybus.namespace.pipeline.ranges import PartitionLog, log_ends, partition_logs
+from polybus.partition.kinds import KINDS, NO_FLOOR
 from polybus.promise import Promise, spawn
-from polybus.rows import Scan
 from polybus.turns import Turns
 
 if TYPE_CHECKING:
@@ -59,14 +53,15 @@ class Cursors:
         self._beginning: dict[Place, int] = {}
         """Logs for which a cursor is being made: they keep everything until it is known from where on."""
         self._turns = Turns()
-        self._trimming: dict[tuple[int, int, int], Promise[None]] = {}
 
     async def load(self) -> None:
         """Reads the cursors, before any partition serves."""
         for row in await self._bus.catalogue.rows(records.CURSOR):
             self._remember(cursor_from(decode(row)))
-        for entity in self._bus.entities.values():
-            self._note_topic(entity)
+        for entity_id, log_id in list(self._cursors):
+            entity = self._bus.entities.get(entity_id)
+            if entity is not None:
+                self._apply(entity, log_id)
 
     def _remember(self, cursor: Cursor) -> None:
         self._cursors.setdefault((cursor.entity_id, cursor.log_id), {})[cursor.name] = cursor
@@ -151,8 +146,7 @@ class Cursors:
         async def move(current: Cursor) -> Cursor:
             current.check_lease(fencing, self._now_ms())
             self._used(entity, cursor.log_id)
-            ends = {partition.index: _end(partition, cursor.log_id) for partition in entity.partitions}
-            check_positions(positions, ends)
+            check_positions(positions, await _ends(entity, cursor.log_id))
             return current.advanced(positions)
 
         return await self._change(entity, cursor, move)
@@ -206,19 +200,6 @@ class Cursors:
 
     # Floors
 
-    def prepare(self, partition: PartitionHost, broker: Broker) -> None:
-        """Sets the floors of a broker that is about to serve, so that nothing a cursor wants is let go."""
-        for entity_id, log_id in [*self._cursors, *self._beginning]:
-            if entity_id == partition.entity_id and _exists(broker, log_id):
-                broker.log(log_id).floor = self._floor((entity_id, log_id), partition.index)
-
-    def partition_changed(self, partition: PartitionHost) -> None:
-        """A partition serves again: what floors have let go meanwhile is removed."""
-        if partition.broker is not None:
-            for log in list(partition.broker.logs.values()):
-                if log.retained:
-                    self._trim(partition, log)
-
     def _floor(self, place: Place, index: int) -> int:
         if self._beginning.get(place):
             return 0
@@ -227,45 +208,13 @@ class Cursors:
     def _apply(self, entity: Entity, log_id: int) -> None:
         self._note_topic(entity)
         for partition in entity.partitions:
-            broker = partition.broker
-            if broker is None or not _exists(broker, log_id):
-                continue
-            log = broker.log(log_id)
-            log.floor = self._floor((entity.id, log_id), partition.index)
-            if log.retained:
-                self._trim(partition, log)
+            partition.set_floor(log_id, self._floor((entity.id, log_id), partition.index))
 
     def _note_topic(self, entity: Entity) -> None:
         """A topic keeps a log of its own only while somebody reads it."""
         if entity.is_topic:
             place = (entity.id, 0)
             entity.settings.keep_topic_log = bool(self._cursors.get(place) or self._beginning.get(place))
-
-    def _trim(self, partition: PartitionHost, log: Log) -> None:
-        place = (partition.entity_id, partition.index, log.id)
-        if place not in self._trimming:
-            self._trimming[place] = Promise()
-            spawn(self._trim_all(partition, log, place)).then(self._heard)
-
-    async def _trim_all(self, partition: PartitionHost, log: Log, place: tuple[int, int, int]) -> None:
-        try:
-            while partition.require().logs.get(log.id) is log:
-                floor = log.floor
-                await partition.store.synced()  # a mark that no scan shows yet would be passed over
-                more = await partition.run(keeping.trim(partition.require(), log))
-                await _synced(partition)
-                if not more and floor == log.floor:
-                    return
-        except (ServerBusy, QuotaExceeded):
-            # A partition that is gone trims when it is back; one that could not be read has to try again.
-            self._bus.loop.call_later(RECOVER_MS / 1000, self._trim_again, partition, log)
-        finally:
-            self._trimming.pop(place).resolve(None)
-
-    def _trim_again(self, partition: PartitionHost, log: Log) -> None:
-        broker = partition.broker
-        if broker is not None and broker.logs.get(log.id) is log and log.retained:
-            self._trim(partition, log)
 
     def _heard(self, promise: Promise[None]) -> None:
         try:
@@ -296,15 +245,12 @@ class Cursors:
 
     async def _enforce(self, entity: Entity, log_id: int) -> None:
         for partition in entity.partitions:
-            broker = partition.broker
-            log = None if broker is None else broker.logs.get(log_id)
-            while log is not None and log.retained:
-                while (entity.id, partition.index, log_id) in self._trimming:
-                    await self._trimming[entity.id, partition.index, log_id]
+            while True:
                 cursor = self._lowest((entity.id, log_id), partition.index)
                 if cursor is None:
                     break
-                position = await partition.run(_excess(log, cursor, partition, self._now_ms()))
+                most = partition.settings.max_bytes if cursor.max_lag_bytes is None else cursor.max_lag_bytes
+                position = await partition.excess(log_id, cursor.max_lag_ms, most)
                 if position <= cursor.floor(partition.index):
                     break
                 await self._cut(entity, cursor, partition.index, position)
@@ -329,33 +275,6 @@ class Change(Protocol):
     async def __call__(self, current: Cursor) -> Cursor: ...
 
 
-def _exists(broker: Broker, log_id: int) -> bool:
-    number = log_id // KINDS
-    return number == 0 or number in broker.settings.subscriptions
-
-
-def _end(partition: PartitionHost, log_id: int) -> int | None:
-    """The last position of a log; None while the partition cannot be reached."""
-    return None if partition.broker is None else partition.broker.log(log_id).stable_end
-
-
-def _synced(partition: PartitionHost) -> Promise[None]:
-    done: Promise[None] = Promise()
-    partition.require().out().replies.append((done.reply, None, None))
-    return done
-
-
-def _excess(log: Log, cursor: Cursor, partition: PartitionHost, now_ms: int) -> Steps[int]:
-    """The position up to which kept messages are too old, or too many; 0 where none are."""
-    limit = partition.settings.max_bytes if cursor.max_lag_bytes is None else cursor.max_lag_bytes
-    over = log.retained_bytes - limit
-    start = number_key(log.settled_prefix, log.trimmed_to + 1)
-    rows = yield Scan(start, after(log.settled_prefix), partition.settings.bounds.sweep_rows)
-    position = 0
-    for _, value in rows_of(rows):
-        mark = SettledMark(value)
-        if over <= 0 and mark.settled_ms > now_ms - cursor.max_lag_ms:
-            break
-        position = mark.position
-        over -= mark.size
-    return position
+async def _ends(entity: Entity, log_id: int) -> dict[int, int | None]:
+    """The last position of a log in each partition; None where it cannot be reached."""
+    return {end.index: None if end.problem is not None else end.stable_end for end in await log_ends(entity, log_id)}

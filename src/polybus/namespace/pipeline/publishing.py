@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 from polybus.errors import EntityNotFound, PolybusError, ProducerFenced, QuotaExceeded, ServerBusy
 from polybus.hosting import catalogue as records
 from polybus.hosting.catalogue import Changes, Record, decode
-from polybus.hosting.partition_host import PartitionHost
+from polybus.hosting.partition_client import PartitionClient
 from polybus.limits import FORWARD_RETRY_MS, PRODUCER_PAST_QUERIES, STAGE_MS
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.pipeline.stage_writer import drop_stage
-from polybus.partition import staging
 from polybus.promise import Promise, spawn
 from polybus.turns import Turns
 
@@ -199,9 +198,9 @@ class Publishing:
                 self._queues.setdefault(place, deque()).append((publication, stage.stage_id))
                 self._work(place)
 
-    def partition_changed(self, partition: PartitionHost) -> None:
+    def partition_changed(self, partition: PartitionClient) -> None:
         """A partition serves again: it goes on with what it has to move."""
-        if partition.broker is not None:
+        if partition.available:
             self._work((partition.entity_id, partition.index))
 
     def _work(self, place: Place) -> None:
@@ -231,13 +230,9 @@ class Publishing:
         partition = entity.partitions[place[1]]
         more = True
         while more:
-            broker = partition.broker
-            if broker is None:
+            if not partition.available:
                 return False
-            synced: Promise[bool] = Promise()
-            now = self._bus.clock.now()
-            await partition.run(staging.publish_chunk(broker, now, stage_id, synced.reply, None))
-            more = await synced
+            more = await partition.publish_chunk(stage_id)
         return True
 
     async def _ended(self, publication: Publication) -> None:
@@ -275,13 +270,12 @@ class Publishing:
         oldest_ms = self._bus.clock.now().wall_ms - STAGE_MS
         for entity in list(self._bus.entities.values()):
             for partition in entity.partitions:
-                if partition.broker is not None and partition.broker.stages.open:
+                if partition.available:
                     spawn(self._sweep(partition, oldest_ms)).then(self._heard)
 
-    async def _sweep(self, partition: PartitionHost, oldest_ms: int) -> None:
-        broker = partition.require()
-        for stage_id, stage in list(broker.stages.open.items()):
-            if stage.touched_ms < oldest_ms and stage_id not in self._published:
+    async def _sweep(self, partition: PartitionClient, oldest_ms: int) -> None:
+        for stage_id in await partition.old_stages(oldest_ms):
+            if stage_id not in self._published:
                 await drop_stage(partition, stage_id)
 
 

@@ -8,16 +8,16 @@ lost it.
 from __future__ import annotations
 
 from polybus.errors import ArgumentOutOfRange, PartitionUnavailable
-from polybus.hosting.partition_host import PartitionHost
+from polybus.hosting.partition_client import PartitionClient
 from polybus.limits import RANGE_GAPS
+from polybus.message.columns import Row
+from polybus.message.message import Message
+from polybus.message.overlay import overlay_from_bytes
+from polybus.message.rendering import STATE_ACTIVE, Marks
 from polybus.namespace.entities.entity import Entity
-from polybus.partition import cursors as keeping
-from polybus.partition import events
-from polybus.partition.broker import Steps
-from polybus.partition.cursors import RangeRow, Records
-from polybus.partition.log import DEAD_LETTER, KINDS, MAIN, TRANSFER_DEAD_LETTER, Log
-from polybus.partition.reading import scan
-from polybus.partition.records import EVENTS, Stored, after, log_prefix, number_key
+from polybus.partition.data import Event, LogRange, Records
+from polybus.partition.kinds import DEAD_LETTER, KINDS, MAIN, TRANSFER_DEAD_LETTER
+from polybus.partition.records import Stored
 
 _SUFFIXES = {MAIN: "", DEAD_LETTER: "/$DeadLetterQueue", TRANSFER_DEAD_LETTER: "/$Transfer/$DeadLetterQueue"}
 SETTLED = "settled"
@@ -39,11 +39,12 @@ class PartitionLog:
         self.bytes = 0
         """What can be read now, kept messages included; a pipeline makes an average size of it."""
 
-    def read(self, log: Log) -> None:
-        """What memory knows of the log."""
-        self.stable_end = log.stable_end
-        self.messages = log.active + log.retained
-        self.bytes = log.active_bytes + log.retained_bytes
+    def read(self, found: LogRange) -> None:
+        self.earliest = found.earliest
+        self.stable_end = found.stable_end
+        self.messages = found.messages
+        self.bytes = found.bytes
+        self.at_time = found.at_time
 
     def require(self) -> None:
         if self.problem is not None:
@@ -56,52 +57,44 @@ async def partition_logs(entity: Entity, log_id: int, time_ms: int | None = None
     for partition in entity.partitions:
         log = PartitionLog(partition.index)
         try:
-            await _describe(partition, log_id, time_ms, log)
+            log.read(await partition.log_range(log_id, time_ms))
         except PartitionUnavailable as error:
             log.problem = error
         found.append(log)
     return found
 
 
-def log_ends(entity: Entity, log_id: int) -> list[PartitionLog]:
+async def log_ends(entity: Entity, log_id: int) -> list[PartitionLog]:
     """How far the log goes in each partition. Memory knows it; where it begins only the stores know."""
     found = []
     for partition in entity.partitions:
         end = PartitionLog(partition.index)
         try:
-            end.read(partition.require().log(log_id))
+            end.read(await partition.log_end(log_id))
         except PartitionUnavailable as error:
             end.problem = error
         found.append(end)
     return found
 
 
-async def _describe(partition: PartitionHost, log_id: int, time_ms: int | None, into: PartitionLog) -> None:
-    broker = partition.require()
-    log = broker.log(log_id)
-    into.earliest = await partition.run(keeping.earliest(log))
-    into.read(log)
-    if time_ms is not None and not log.by_position:
-        into.at_time = await partition.run(keeping.position_at_time(broker, log, time_ms))
-    elif time_ms is not None:
-        position, found = await partition.run(keeping.walk_to_time(broker, log, into.earliest, time_ms))
-        while not found:
-            await partition.turn()
-            position, found = await partition.run(keeping.walk_to_time(broker, log, position, time_ms))
-        into.at_time = position
-
-
 class RangeReader:
     """Reads one range of one partition from its first position to its last."""
 
-    def __init__(self, partition: PartitionHost, log_id: int, first: int, last: int) -> None:
+    def __init__(self, partition: PartitionClient, log_id: int, first: int, last: int) -> None:
+        self.index = partition.index
         self._partition = partition
         self._log_id = log_id
         self._next = max(first, 1)
         self._after = b""
-        self.last = min(last, partition.require().log(log_id).stable_end)
+        self.last = last
         self.missing: list[list[int]] = []
         """Ranges of positions that are gone, both ends included; the last one swallows more where they are many."""
+
+    async def begin(self) -> RangeReader:
+        """Finds out how far the log goes; what comes after that is not read."""
+        end = await self._partition.log_end(self._log_id)
+        self.last = min(self.last, end.stable_end)
+        return self
 
     @property
     def complete_to(self) -> int:
@@ -113,20 +106,19 @@ class RangeReader:
 
     async def read_records(self, limit: int, max_bytes: int) -> Records:
         """The next messages as they are stored; none where the step met only gaps."""
-        broker = self._partition.require()
-        log = broker.log(self._log_id)
-        steps = keeping.read_records(broker, log, self._next, self.last, limit, max_bytes, self._after)
-        found = await self._partition.run(steps)
+        found = await self._partition.read_records(self._log_id, self._next, self.last, limit, max_bytes, self._after)
         self._after = found.after
         self._count(found)
         return found
 
-    async def read(self, limit: int, max_bytes: int) -> list[tuple[RangeRow, str]]:
+    async def read(self, limit: int, max_bytes: int) -> list[Row]:
         """The next messages taken apart, each with its state."""
         found = await self.read_records(limit, max_bytes)
-        stored = [Stored(value) for value in found.values]
-        states = [SETTLED if settled else ACTIVE for settled in found.settled]
-        return [(RangeRow(each, each.raw), state) for each, state in zip(stored, states, strict=True)]
+        index = self._partition.index
+        return [
+            _row(index, Stored(value), SETTLED if settled else ACTIVE)
+            for value, settled in zip(found.values, found.settled, strict=True)
+        ]
 
     def _count(self, found: Records) -> None:
         if found.values and found.last_position - self._next + 1 != len(found.values):
@@ -147,12 +139,25 @@ class RangeReader:
             self.missing.append([first, last])
 
 
-def partition_at(entity: Entity, index: int) -> PartitionHost:
+def _row(index: int, stored: Stored, state: str) -> Row:
+    overlay = overlay_from_bytes(stored.overlay) if stored.overlay else None
+    marks = Marks(
+        stored.sequence, stored.enqueued_ms, stored.original, stored.delivery_count, STATE_ACTIVE, 0, overlay
+    )
+    return Row(index, stored.position, Message(stored.raw, True), marks, stored.expires_ms, state)
+
+
+def partition_at(entity: Entity, index: int) -> PartitionClient:
     if not 0 <= index < len(entity.partitions):
         raise ArgumentOutOfRange(
             f"'{entity.name}' has the partitions 0 to {len(entity.partitions) - 1}, not {index}."
         )
     return entity.partitions[index]
+
+
+def main_log(number: int) -> int:
+    """The log of a queue or topic (0), or of a subscription, that is not for dead letters."""
+    return number * KINDS + MAIN
 
 
 def log_path(entity: Entity, log_id: int) -> str:
@@ -165,13 +170,6 @@ def log_path(entity: Entity, log_id: int) -> str:
     return owner + _SUFFIXES[kind]
 
 
-async def read_events(partition: PartitionHost, log_id: int, first: int, limit: int) -> list[events.Event]:
+async def read_events(partition: PartitionClient, log_id: int, first: int, limit: int) -> list[Event]:
     """What happened to messages of a log, from an event's number on."""
-    broker = partition.require()
-    prefix = log_prefix(broker.prefix, EVENTS, log_id)
-    return await partition.run(_events(prefix, first, limit))
-
-
-def _events(prefix: bytes, first: int, limit: int) -> Steps[list[events.Event]]:
-    rows, _ = yield from scan(number_key(prefix, max(first, 1)), after(prefix), limit, 1 << 20)
-    return [events.read(row) for row in rows]
+    return await partition.read_events(log_id, first, limit)

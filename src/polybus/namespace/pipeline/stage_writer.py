@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Final
 
 from polybus import limits
 from polybus.errors import BusError, MessageTooLarge, PartitionUnavailable, PolybusError, QuotaExceeded, ServerBusy
-from polybus.hosting.partition_host import PartitionHost
+from polybus.hosting.partition_client import PartitionClient
 from polybus.message.message import Message
 from polybus.namespace.delivery.routing import key_of, partition_for
-from polybus.namespace.delivery.sender import check_open
 from polybus.namespace.entities.entity import Entity
-from polybus.partition import staging
-from polybus.promise import Promise, resolved
+from polybus.promise import Promise, rejected, resolved
 
 if TYPE_CHECKING:
     from polybus.namespace.bus import Bus
 
 
+STAGE_BYTES: Final = 16
+"""A stage's id."""
 ANYWHERE: Final = -1
 """The partition of messages that may go to any."""
 
@@ -43,7 +43,7 @@ class StageWriter:
         entity.check_sendable()
         self._bus = bus
         self._entity = entity
-        self.id = token_bytes(staging.STAGE_BYTES)
+        self.id = token_bytes(STAGE_BYTES)
         self.rows = 0
         self.bytes = 0
         self._counts: dict[int, int] = {}
@@ -130,19 +130,12 @@ class StageWriter:
             if message.size > largest:
                 raise MessageTooLarge(f"Row {number} is a message of {message.size} bytes; the limit is {largest}.")
 
-    def _stage(self, partition: PartitionHost, messages: list[Message]) -> Promise[None]:
-        try:
-            check_open(partition)
-            done: Promise[None] = Promise()
-            first = self._counts.get(partition.index, 0)
-            now = self._bus.clock.now()
-            staging.stage(partition.require(), now, self.id, first, messages, done.reply, None)
-        except PolybusError as error:
-            failed: Promise[None] = Promise()
-            failed.reject(error)
-            return failed
-        self._counts[partition.index] = first + len(messages)
-        return done
+    def _stage(self, partition: PartitionClient, messages: list[Message]) -> Promise[None]:
+        first = self._counts.get(partition.index, 0)
+        staged = partition.stage(self.id, first, messages)
+        if not staged.settled:  # else it was refused at once
+            self._counts[partition.index] = first + len(messages)
+        return staged
 
     def _stage_anywhere(self, messages: list[Message]) -> Promise[None]:
         """A frame without keys stays together, on the next partition that can take it (B7, B8)."""
@@ -160,9 +153,7 @@ class StageWriter:
                 failure = error
             except BusError:
                 return promise
-        failed: Promise[None] = Promise()
-        failed.reject(failure or PartitionUnavailable(f"No partition of '{entity.name}' is available."))
-        return failed
+        return rejected(failure or PartitionUnavailable(f"No partition of '{entity.name}' is available."))
 
     async def drop(self) -> None:
         """Throws away what was written, as far as it can be reached; the rest expires."""
@@ -175,9 +166,9 @@ class StageWriter:
             await drop_stage(self._entity.partitions[index], self.id)
 
 
-def drop_stage(partition: PartitionHost, stage_id: bytes) -> Promise[None]:
+def drop_stage(partition: PartitionClient, stage_id: bytes) -> Promise[None]:
     """Throws one partition's share of a stage away; a partition that is gone keeps it until it expires."""
-    if partition.broker is None:
+    if not partition.available:
         return resolved(None)
     dropped: Promise[None] = Promise()
 
@@ -191,5 +182,5 @@ def drop_stage(partition: PartitionHost, stage_id: bytes) -> Promise[None]:
             return
         dropped.resolve(None)
 
-    partition.run(staging.drop(partition.broker, stage_id, None, None)).then(heard)
+    partition.drop_stage(stage_id).then(heard)
     return dropped
