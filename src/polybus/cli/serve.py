@@ -174,7 +174,6 @@ async def run_node(options: NodeOptions) -> int:
 
 def announce(node: Node) -> None:
     """The lines that people and scripts wait for."""
-    from polybus.node import EMULATOR_KEY
 
     (amqp_host, amqp_port), (http_host, http_port) = node.addresses["amqp"], node.addresses["http"]
     tls_host, tls_port = node.addresses["tls"]
@@ -182,7 +181,7 @@ def announce(node: Node) -> None:
     for store in [*node.bus.stores, *node.bus.missing]:
         state = "unsafe: it confirms before it has synced" if store.unsafe else store.state.value
         print(f"store {store.url}: {state}")
-    if EMULATOR_KEY in node.common_keys():
+    if not node.options.keys and node.common_keys():
         print(f"connection string: {emulator_string(f'{amqp_host}:{amqp_port}')}")
     if node.trust is not None:
         print(node.trust)

@@ -59,6 +59,9 @@ class Connected(Protocol):
     def hang_up(self) -> None:
         """The bus waits no longer."""
 
+    def access_changed(self, namespace: Namespace) -> None:
+        """Keys of the namespace, or of an entity in it, are others now: what was allowed by a key that is gone ends."""
+
 
 class Gateway:
     def __init__(
@@ -80,6 +83,7 @@ class Gateway:
         self.outgoing: Path | None = None
         """Where copies of the bus are made before they leave; None where there is no place for them."""
         self.connections: dict[Connected, None] = {}
+        bus.on_access_changed = self._access_changed
         self.stopping = False
 
     def namespace_named(self, host: str | None) -> Namespace | None:
@@ -103,7 +107,15 @@ class Gateway:
 
     def keys_of(self, namespace: Namespace) -> Sequence[AuthorizationRule]:
         """The rules of a namespace as a whole."""
+        return (*self.given_keys(namespace), *self.bus.access_rules.of(namespace))
+
+    def given_keys(self, namespace: Namespace) -> Sequence[AuthorizationRule]:
+        """Those that were given when the bus was started."""
         return self._own_keys.get(namespace.name.lower(), self.keys)
+
+    def _access_changed(self, namespace: Namespace) -> None:
+        for connection in list(self.connections):
+            connection.access_changed(namespace)
 
     def rules_of(self, namespace: Namespace) -> RuleLookup:
         """The authorization rules by folded entity path; those of the namespace for the empty path."""

@@ -36,6 +36,7 @@ DOUBT: Final = b"x/"
 CURSOR: Final = b"u/"
 PRODUCER: Final = b"p/"
 PUBLISHED: Final = b"t/"
+ACCESS: Final = b"a/"
 
 Record = dict[str, Any]
 _ENTITY: Final = struct.Struct(">I")

@@ -22,6 +22,7 @@ from polybus.namespace.delivery.transaction_rules import apply_intent
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.entities.tiers import STANDARD, Tier
 from polybus.namespace.jobs.job import Jobs
+from polybus.namespace.management.access_rules import AccessRules
 from polybus.namespace.management.auditing import Auditing
 from polybus.namespace.management.cleanup import Cleanup
 from polybus.namespace.namespace import Namespace
@@ -67,6 +68,9 @@ class Bus:
         self.cursors = Cursors(self)
         self.publishing = Publishing(self)
         self.auditing = Auditing(self)
+        self.access_rules = AccessRules(self)
+        self.on_access_changed: Callable[[Namespace], None] | None = None
+        """Somebody's key was made, changed or taken away, there or on an entity in it."""
         self.jobs = Jobs(self)
         self.on_error: Callable[[PolybusError], None] | None = None
         self.find_store: Callable[[str, bytes], StoreHost] | None = None
@@ -91,6 +95,7 @@ class Bus:
         await self.cursors.load()
         await self.publishing.load()
         await self.auditing.load()
+        await self.access_rules.load()
         for store in self.stores:
             store.on_opened = self._store_opened
             self._move_in(store)
@@ -234,6 +239,10 @@ class Bus:
             return  # the catalogue is away; a store that is not noted is noted when it opens again
         except PolybusError as error:
             self.tell(error)
+
+    def access_changed(self, namespace: Namespace) -> None:
+        if self.on_access_changed is not None:
+            self.on_access_changed(namespace)
 
     def tell(self, error: PolybusError) -> None:
         """Something is wrong that no client hears of."""

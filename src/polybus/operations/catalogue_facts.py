@@ -31,6 +31,7 @@ _TABLES: Final = (
     catalogue.CURSOR,
     catalogue.PRODUCER,
     catalogue.PUBLISHED,
+    catalogue.ACCESS,
 )
 
 

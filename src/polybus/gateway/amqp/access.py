@@ -7,6 +7,8 @@ the connection's own. docs/protocol/sas.md#tokens, docs/protocol/sas.md#token-li
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from polybus.errors import QuotaExceeded, Unauthorized
 from polybus.gateway.sas import Rights, require
 from polybus.limits import AMQP_GRANTS_PER_CONNECTION
@@ -16,21 +18,25 @@ Scope = tuple[str, ...]
 
 
 class _Held:
-    __slots__ = ("expires_ms", "rights")
+    __slots__ = ("audience", "expires_ms", "rights", "token")
 
-    def __init__(self, rights: Rights, expires_ms: int) -> None:
+    def __init__(self, rights: Rights, expires_ms: int, token: str, audience: str) -> None:
         self.rights = rights
         self.expires_ms = expires_ms
+        self.token = token
+        self.audience = audience
 
 
 class Access:
     """The rights of one connection."""
 
-    __slots__ = ("_held", "login", "logins", "next_expiry_ms")
+    __slots__ = ("_held", "credentials", "login", "logins", "next_expiry_ms")
 
     def __init__(self) -> None:
         self.logins: dict[str, Rights] = {}
         """What a password allows, by namespace; the client says only later which one it means."""
+        self.credentials: tuple[str, str] | None = None
+        """Name and password of the login, to look again when keys are changed."""
         self.login = Rights.NONE
         self.next_expiry_ms: int | None = None
         self._held: dict[Scope, _Held] = {}
@@ -46,10 +52,11 @@ class Access:
         if self.logins and not self.login:
             raise Unauthorized(f"Unauthorized access. The login does not open the namespace '{namespace}'.")
 
-    def grant(self, scope: Scope, rights: Rights, expires_ms: int) -> None:
+    def grant(self, scope: Scope, rights: Rights, expires_ms: int, token: str = "", audience: str = "") -> None:
+        """`token` and `audience` are what was shown, to be looked at again when keys are changed."""
         if scope not in self._held and len(self._held) >= AMQP_GRANTS_PER_CONNECTION:
             raise QuotaExceeded(f"A connection may hold tokens for {AMQP_GRANTS_PER_CONNECTION} audiences.")
-        self._held[scope] = _Held(rights, expires_ms)
+        self._held[scope] = _Held(rights, expires_ms, token, audience)
         self._note_expiry()
 
     def rights(self, scope: Scope) -> Rights:
@@ -71,6 +78,23 @@ class Access:
             del self._held[scope]
         self._note_expiry()
         return bool(dead)
+
+    def recheck(self, shown: Callable[[str, str], Rights], logged_in: Callable[[str, str], Rights]) -> bool:
+        """Looks at everything again that was shown, since keys have changed; true where something is no longer allowed.
+        `shown` and `logged_in` say what is allowed now."""
+        lost = False
+        for scope, held in list(self._held.items()):
+            rights = shown(held.token, held.audience)
+            lost = lost or rights & held.rights != held.rights
+            held.rights = rights
+            if not rights:
+                del self._held[scope]
+        if self.login and self.credentials is not None:
+            login = logged_in(*self.credentials)
+            lost = lost or login & self.login != self.login
+            self.login = login
+        self._note_expiry()
+        return lost
 
     def _note_expiry(self) -> None:
         self.next_expiry_ms = min((held.expires_ms for held in self._held.values()), default=None)

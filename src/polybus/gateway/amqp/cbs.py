@@ -62,7 +62,7 @@ class TokenLink(RequestLink):
         # Expiry is a wall time; the connection's own clock is monotonic.
         lasts_ms = int((grant.expires_s - time.time()) * 1000)
         scope = scope_of(audience, endpoint.gateway.hosts)
-        endpoint.access.grant(scope, grant.rights, endpoint.now_ms + lasts_ms)
+        endpoint.access.grant(scope, grant.rights, endpoint.now_ms + lasts_ms, token, audience)
 
 
 def _reply(request: Request, status: int, description: str) -> None:

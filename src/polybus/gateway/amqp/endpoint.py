@@ -43,6 +43,7 @@ from polybus.gateway.amqp.login import log_in
 from polybus.gateway.amqp.requests import ReplyLink
 from polybus.gateway.amqp.transactions import ClientTransactions
 from polybus.gateway.gateway import Gateway, Grant
+from polybus.gateway.sas import Rights
 from polybus.limits import (
     AMQP_CLOSE_MS,
     AMQP_CONNECTIONS,
@@ -214,7 +215,7 @@ class AmqpEndpoint:
         expired = expiry_ms is not None and now_ms >= expiry_ms and self.access.expire(now_ms)
         for end in self._ends():
             if expired:
-                end.tokens_expired()
+                end.rights_lost("The token has expired.")
             end.tick()
         self.wake()
 
@@ -483,6 +484,28 @@ class AmqpEndpoint:
         self._named = True
         self.namespace = namespace
         return grant
+
+    def access_changed(self, namespace: Namespace) -> None:
+        """Keys are others now: what this client was allowed by one that is gone ends, link by link."""
+        if namespace is not self.namespace or not self.access.recheck(self._still_shown, self._still_logged_in):
+            return
+        for end in self._ends():
+            end.rights_lost("The key that this was allowed by was changed or removed.")
+        if not self.access.granted:
+            self._deadline_ms = self.now_ms + AMQP_TOKEN_MS
+        self.wake()
+
+    def _still_shown(self, token: str, audience: str) -> Rights:
+        try:
+            return self.gateway.check_token(self.namespace, token, audience).rights
+        except Unauthorized:
+            return Rights.NONE
+
+    def _still_logged_in(self, name: str, password: str) -> Rights:
+        try:
+            return self.gateway.check_password(name, password).get(self.namespace.name, Rights.NONE)
+        except Unauthorized:
+            return Rights.NONE
 
     def _report_end(self, error: AmqpError) -> None:
         level = logging.WARNING if error.condition not in _QUIET else logging.INFO

@@ -119,11 +119,17 @@ class LinkEnd:
     def check_place(self, place: Place) -> None:
         """Raises where a link of this kind may not exist on its entity as it is now."""
 
-    def tokens_expired(self) -> None:
-        """Tokens have run out: without one that covers this link it ends (docs/protocol/sas.md#token-lifetime)."""
-        place = self.place
-        if place is not None and not self.endpoint.access.rights(place.scope) & self.needs:
-            self.close(Unauthorized(f"The token has expired. Resource: '{place.uri}'."))
+    def rights_lost(self, why: str) -> None:
+        """Tokens have run out, or keys were changed: without rights that cover this link it ends
+        (docs/protocol/sas.md#token-lifetime)."""
+        for place in self.places():
+            if not self.endpoint.access.rights(place.scope) & self.needs:
+                self.close(Unauthorized(f"{why} Resource: '{place.uri}'."))
+                return
+
+    def places(self) -> list[Place]:
+        """Everything that the link is about: each of it needs the right."""
+        return [] if self.place is None else [self.place]
 
     def close(self, error: PolybusError) -> None:
         """Detaches from our side, saying why."""

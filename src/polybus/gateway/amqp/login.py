@@ -26,6 +26,7 @@ def log_in(gateway: Gateway, access: Access, init: SaslInit) -> bool:
         return False
     try:
         access.logins = gateway.check_password(given[0], given[1])
+        access.credentials = (given[0], given[1])
     except Unauthorized:
         return False
     return True

@@ -72,6 +72,10 @@ class SendLink(LinkEnd):
     def check_place(self, place: Place) -> None:
         place.entity.check_sendable()
 
+    def places(self) -> list[Place]:
+        found = super().places()
+        return found if self._destination is None else [*found, self._destination]
+
     def delivered(self, delivery: Delivery) -> None:
         endpoint = self.endpoint
         try:

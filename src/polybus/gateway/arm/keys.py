@@ -1,4 +1,4 @@
-"""Authorization rules in the resource manager's API: of queues and topics, and of a namespace to be read."""
+"""Authorization rules in the resource manager's API: of namespaces, queues and topics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from polybus.namespace.entities.admission import asked_form
 from polybus.namespace.entities.description import AuthorizationRule, QueueDescription, TopicDescription
 from polybus.namespace.entities.entity import Entity
 
-FIXED = "The keys of a namespace are given when the bus is started (--key, or AuthorizationRules in its file)."
+FIXED = "This key of the namespace was given when the bus was started, and is changed where it was given."
 
 
 class Owner:
@@ -45,7 +45,8 @@ class Owner:
     async def replace(self, name: str, rule: AuthorizationRule | None) -> None:
         """Puts a rule in the place of the one of that name, or takes that one away."""
         if self.entity is None:
-            raise InvalidOperation(FIXED)
+            await self._replace_own(name, rule)
+            return
         kept = [each for each in self.rules if each.key_name.lower() != name.lower()]
         rules = tuple(kept if rule is None else [*kept, rule])
         described, management, tier = self.entity.description, self.request.management, self.request.namespace.tier
@@ -55,6 +56,15 @@ class Owner:
         else:
             asked = replace(asked_form(described, tier), authorization_rules=rules)
         await run(management.update(asked))
+
+    async def _replace_own(self, name: str, rule: AuthorizationRule | None) -> None:
+        """The same for a rule of the namespace."""
+        gateway, namespace = self.request.call.gateway, self.request.namespace
+        if any(each.key_name.lower() == name.lower() for each in gateway.given_keys(namespace)):
+            raise InvalidOperation(FIXED)
+        made = gateway.bus.access_rules.of(namespace)
+        kept = tuple(each for each in made if each.key_name.lower() != name.lower())
+        await run(gateway.bus.access_rules.set_rules(namespace, kept if rule is None else (*kept, rule)))
 
     def json(self, rule: AuthorizationRule) -> Json:
         names = [*self.names, "authorizationRules", rule.key_name]

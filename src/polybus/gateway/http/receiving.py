@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from polybus.asyncio_bridge import from_promise
-from polybus.errors import EntityDeleted, EntityNotFound, InvalidOperation, PolybusError, ShuttingDown
+from polybus.errors import EntityDeleted, EntityNotFound, InvalidOperation, PolybusError, ServerBusy, ShuttingDown
 from polybus.gateway.gateway import Gateway
 from polybus.gateway.http.request import Disconnected, HttpCall
 from polybus.namespace.delivery.operations import require_one
 from polybus.namespace.delivery.source import Delivery, give_back
 from polybus.namespace.entities.entity import Entity, Subscription
 from polybus.namespace.entities.names import Address
+from polybus.namespace.namespace import Namespace
 
 SESSIONS_REFUSED = (
     "Messages of '{0}' belong to sessions, which cannot be accepted over HTTP. Receive them over AMQP with a session"
@@ -49,6 +50,11 @@ class WaitingReceive:
 
     def hang_up(self) -> None:
         """The server closes its socket."""
+
+    def access_changed(self, namespace: Namespace) -> None:
+        """Whoever waits asks again, with a key that is looked at again."""
+        del namespace
+        self.failed(ServerBusy("Keys of the namespace were changed. Try again."))
 
 
 class ReceiveTarget:

@@ -215,6 +215,8 @@ class Management:
         entity.max_message_bytes = self._namespace.tier.message_bytes(described)
         apply_entity(entity.settings, described)
         self._changed(entity)
+        if described.authorization_rules != old.authorization_rules:
+            self._bus.access_changed(self._namespace)
         return entity
 
     def _changed(self, entity: Entity) -> None:
