@@ -150,7 +150,7 @@ function Search({ wanted, onSearch, partitions }) {
     <${Field} label=${label} hint=${hint}><input name=${name} type=${type} step="1" value=${draft[name]} onInput=${(event) => setDraft({ ...draft, [name]: event.target.value })} /><//>
   `;
   return html`
-    <details class="search" open=${isSearch(wanted)}>
+    <details class="search">
       <summary><${Icon} name="search" /> Search and filter</summary>
       <form onSubmit=${(event) => {
         event.preventDefault();
