@@ -214,4 +214,9 @@ def test_the_namespace_is_exported_as_a_file(hand: Hand, bus: Bus, tmp_path: Pat
     queues = load(text, "config.json", STANDARD).namespaces[0].queues
     assert [queue.enable_partitioning for queue in queues if queue.path == "exported"] == [True]
     assert "SAS_KEY_VALUE" not in text
-    assert json.loads(text)
+    with hand.page.expect_download() as download:
+        hand.click("Export template")
+    download.value.save_as(tmp_path / "template.json")
+    template = json.loads((tmp_path / "template.json").read_text())
+    named = [each for each in template["resources"] if "'/exported'" in each["name"] or "/exported" in each["name"]]
+    assert [each["properties"]["enablePartitioning"] for each in named] == [True]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.servicebus import ServiceBusMessage, ServiceBusSubQueue
+from azure.servicebus import ServiceBusMessage
 from playwright.sync_api import expect
 
 from tests.browser.kit import Bus, Hand
@@ -129,8 +130,8 @@ def test_messages_are_found_by_id_property_condition_time_and_partition(hand: Ha
     hand.fill("Condition", "tenant = 0 AND sys.Label = 'created'")
     hand.select("Partition", "3")
     hand.click("Search", exact=True)
-    expect(rows(hand).first).to_be_visible()
-    assert all(text.startswith("3:") for text in rows(hand).locator("td:nth-child(3)").all_text_contents())
+    expect(rows(hand).locator("td:nth-child(3)").filter(has_not_text=re.compile(r"^3:"))).to_have_count(0)
+    expect(rows(hand)).not_to_have_count(0)
     hand.click("Clear", exact=True)
     hand.fill("Enqueued before", "2020-01-01T00:00:00")
     hand.click("Search", exact=True)
@@ -326,7 +327,6 @@ def test_a_subscriptions_dead_letters_go_back_to_it_alone(hand: Hand, bus: Bus) 
     hand.sees_note("Resubmitted 1.")
     told = [bus.administration.get_subscription_runtime_properties("spread", name) for name in ("one", "two")]
     assert [each.active_message_count for each in told] == [1, 1]
-    assert ServiceBusSubQueue.DEAD_LETTER
     assert told[0].dead_letter_message_count == 0
 
 

@@ -77,13 +77,13 @@ function Frame() {
       document.querySelector("main").focus();
     }}>Skip to content</a>
     <div class="frame">
-      <div class="top">
+      <header class="top">
         <button type="button" class="plain square" aria-label="Menu" aria-expanded=${open} onClick=${() => setOpen(!open)}><${Icon} name="menu" /></button>
         <a class="brand" href="#/"><img src=${mark} alt="" />${who.namespace}</a>
         <${Theme} />
-      </div>
+      </header>
       ${open && html`<button type="button" class="veil" aria-label="Close the menu" onClick=${() => setOpen(false)} />`}
-      <div class=${`side-bar ${open ? "open" : ""}`}>
+      <aside class=${`side-bar ${open ? "open" : ""}`} aria-label="Polybus">
         <a class="brand" href="#/"><img src=${mark} alt="" />Polybus</a>
         <nav aria-label="Main">
           ${links().map(([path, icon, text]) => html`
@@ -100,7 +100,7 @@ function Frame() {
             </span>
           </div>
         </div>
-      </div>
+      </aside>
       <main id="main" tabindex="-1">
         ${lost && html`<div class="banner" role="status">The bus does not answer. Trying again…</div>`}
         ${pageOf(route)}

@@ -125,8 +125,12 @@ export const Dialog = ({ title, onClose, children, wide, side }) => {
   const heading = useId();
   useEffect(() => {
     const element = dialog.current;
+    const before = document.activeElement;
     element.showModal();
-    return () => element.open && element.close();
+    return () => {
+      element.close();
+      before?.focus();
+    };
   }, []);
   return html`
     <dialog ref=${dialog} class=${`${wide ? "wide" : ""} ${side ? "side" : ""}`} aria-labelledby=${heading}

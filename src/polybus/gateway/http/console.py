@@ -6,6 +6,7 @@ user's own token. There is no session and no cookie here, so no other web page c
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from urllib.parse import unquote
 
 from starlette.responses import Response
@@ -13,6 +14,7 @@ from starlette.responses import Response
 import polybus
 from polybus.console import assets
 from polybus.errors import ConfigError, EntityNotFound
+from polybus.gateway.arm.template import template_text
 from polybus.gateway.bulk.call import answer
 from polybus.gateway.config.dump import declared_subscription, dump
 from polybus.gateway.config.model import ConfigFile, NamespaceConfig, TopicConfig
@@ -24,6 +26,7 @@ from polybus.gateway.http.live import Live
 from polybus.gateway.http.request import HttpCall
 from polybus.gateway.sas import Rights
 from polybus.namespace.entities.description import QueueDescription, TopicDescription
+from polybus.namespace.entities.tiers import Tier
 from polybus.namespace.namespace import Namespace
 
 _PATH = "/$polybus/console"
@@ -62,8 +65,8 @@ class Console:
             return self._session(call)
         elif words == ["live"]:
             return self._live.stream(call, _scope(call))
-        elif words == ["config.json"]:
-            return _config(call)
+        elif len(words) == 1 and words[0] in _EXPORTS:
+            return _export(call, words[0])
         raise EntityNotFound(f"There is nothing at '{call.path[:200]}'.")
 
     def _session(self, call: HttpCall) -> Response:
@@ -121,11 +124,17 @@ def _is_movable(panel: FaultPanel | None) -> bool:
     return True
 
 
-def _config(call: HttpCall) -> Response:
-    """The namespace as a configuration file, without keys."""
+_EXPORTS: dict[str, Callable[[NamespaceConfig, Tier], str]] = {
+    "config.json": lambda declared, _: dump(ConfigFile((declared,)), with_keys=False),
+    "template.json": lambda declared, tier: template_text(declared, tier.name.value),
+}
+"""The namespace as files that make it again: of the emulator's form, and for the Resource Manager. No key is in them."""
+
+
+def _export(call: HttpCall, name: str) -> Response:
     authorize(call, "", Rights.MANAGE)
-    text = dump(ConfigFile((_declared(call.namespace),)), with_keys=False)
-    headers = {"Cache-Control": "no-store", "Content-Disposition": 'attachment; filename="config.json"'}
+    text = _EXPORTS[name](_declared(call.namespace), call.gateway.bus.tier)
+    headers = {"Cache-Control": "no-store", "Content-Disposition": f'attachment; filename="{name}"'}
     return Response(text, 200, headers, JSON_TYPE)
 
 

@@ -123,5 +123,6 @@ function Export() {
       note(error.message, "error");
     }
   };
-  return html`<button type="button" onClick=${() => take("/$polybus/console/config.json", "config.json")}>Export config.json</button>`;
+  const files = [["config.json", "config.json"], ["template.json", "template"]];
+  return files.map(([name, text]) => html`<button type="button" onClick=${() => take(`/$polybus/console/${name}`, name)}>Export ${text}</button>`);
 }

@@ -49,7 +49,7 @@ export function EntityPage({ path, tab, rest }) {
   ].filter(Boolean);
   const body = {
     overview: () => html`<${Summary} live=${live} frame=${frame} path=${path} values=${values} />`,
-    messages: () => html`<${Messages} path=${path} kind=${kind} live=${live} start=${rest[0]} onSend=${setSending} />`,
+    messages: () => html`<${Messages} key=${rest[0]} path=${path} kind=${kind} live=${live} start=${rest[0]} onSend=${setSending} />`,
     subscriptions: () => html`<${Subscriptions} topic=${path} frame=${frame} />`,
     rules: () => html`<${Rules} path=${path} topic=${topic} />`,
     sessions: () => html`<${Sessions} path=${path} />`,

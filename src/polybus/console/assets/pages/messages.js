@@ -6,6 +6,7 @@ import { NOTHING, choiceOf } from "../search.js";
 import { may } from "../state.js";
 import { Card, Choice, Empty, Field, Icon, Problem } from "../ui.js";
 import { BulkDialog, verbsOf } from "./bulk.js";
+import { address } from "./entities.js";
 import { Inspect } from "./inspect.js";
 import { Resubmit } from "./resubmit.js";
 
@@ -49,7 +50,7 @@ async function read(path, state, wanted, first, signal, tell) {
 
 export function Messages({ path, kind, live, start, onSend }) {
   const states = statesOf(kind, live);
-  const [state, setState] = useState(states.some(([id]) => id === start) ? start : states[0][0]);
+  const state = states.some(([id]) => id === start) ? start : states[0][0];
   const [wanted, setWanted] = useState(NOTHING);
   const [pages, setPages] = useState([""]);
   const [turn, setTurn] = useState(0);
@@ -76,9 +77,7 @@ export function Messages({ path, kind, live, start, onSend }) {
     setTurn((n) => n + 1);
   };
   const change = (next) => {
-    setState(next);
-    setPages([""]);
-    setWanted({ ...NOTHING });
+    location.hash = address(path, "messages", next);
   };
   const search = (next) => {
     setWanted(next);
