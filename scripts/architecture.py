@@ -26,7 +26,7 @@ from polybus.pipelines import supervised  # noqa: E402
 PAGE = ROOT / "docs" / "architecture.md"
 SOURCES = ROOT / "src" / "polybus"
 BLOCK = re.compile(r"(<!-- drawn: ([\w ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
-EVERYBODYS = {"errors", "limits", "clock", "rows", "promise", "turns", "asyncio_bridge"}
+EVERYBODYS = {"errors", "limits", "clock", "rows", "numbering", "hashing", "promise", "turns", "asyncio_bridge"}
 """What nearly every room knows: an arrow to it says nothing."""
 NO_ROOMS = {"_compiled", "__init__", "__main__"}
 LOOP = "event loop"

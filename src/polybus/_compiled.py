@@ -25,6 +25,8 @@ ROOMS = ("amqp", "message", "partition", "rules")
 FILES = (
     "clock.py",
     "rows.py",
+    "numbering.py",
+    "hashing.py",
     "gateway/stats.py",
     "namespace/entities/entity.py",
     "hosting/local_moving.py",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+INFINITE_MS = (2**63 - 1) // 10_000
+"""Never, as a duration: .NET's TimeSpan.MaxValue, which counts 100 ns, in whole milliseconds."""
+
 # --- Messages (the cloud service's own quotas) ---
 STANDARD_MESSAGE_BYTES = 256 * 1024
 """Largest message or batch in Basic and Standard; also the send links' max-message-size there."""

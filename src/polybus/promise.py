@@ -17,16 +17,16 @@ Reply = Callable[[object, object, PolybusError | None], None]
 Waiter = Callable[["Promise[T]"], None]
 
 
-class Handle(Protocol):
+class TimerHandle(Protocol):
     def cancel(self) -> None: ...
 
 
 class Loop(Protocol):
-    """What of an event loop the namespace uses."""
+    """What of an event loop the bus uses; asyncio's has it, and so has the simulator's."""
 
     def call_soon(self, callback: Callable[..., object], *args: object) -> object: ...
 
-    def call_later(self, delay: float, callback: Callable[..., object], *args: object) -> Handle: ...
+    def call_later(self, delay: float, callback: Callable[..., object], *args: object) -> TimerHandle: ...
 
 
 class Promise(Generic[T]):

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from polybus.client.sas import make_token
-from polybus.namespace.delivery.routing import partition_for
+from polybus.hashing import partition_for
 from polybus.testing.sdk_clients import RecordedClient, connect, message
 from polybus.testing.server import ServerProcess
 from polybus.testing.verifier import EntityContents, EntityOptions, FinalState, Verdict, verify

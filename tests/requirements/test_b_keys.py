@@ -10,7 +10,7 @@ from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 from azure.servicebus.exceptions import ServiceBusError
 
 from polybus import limits
-from polybus.namespace.delivery.routing import partition_for
+from polybus.hashing import partition_for
 from tests.requirements.kit import PARTITIONS, Bus, Gate, broker_properties, keys_for
 from tests.sdk.python.bus import partition_of, peek_all, receive, take
 from tests.support.raw_amqp import RawClient

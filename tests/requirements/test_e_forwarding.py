@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from azure.servicebus import ServiceBusMessage as Message
 
-from polybus.namespace.delivery.routing import partition_for
+from polybus.hashing import partition_for
 from tests.requirements.kit import PARTITIONS, Bus, Gate, keys_for, until
 from tests.sdk.python.bus import partition_of, peek_all
 

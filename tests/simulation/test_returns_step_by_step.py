@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from polybus.errors import PartitionUnavailable, ServerBusy, SessionLockLost, StoreError
+from polybus.hashing import partition_for
 from polybus.hosting.catalogue import TOMBSTONE
 from polybus.limits import FORWARD_RETRIES, FORWARD_RETRY_MS
 from polybus.message.message import build
 from polybus.namespace.delivery import operations
-from polybus.namespace.delivery.routing import partition_for
 from polybus.namespace.entities.description import QueueDescription, SubscriptionDescription, TopicDescription
 from polybus.namespace.entities.names import parse_address
 from polybus.promise import spawn

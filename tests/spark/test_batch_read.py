@@ -8,7 +8,7 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 from pyspark.errors import PySparkException
 
-from polybus.spark.hashing import partition_for
+from polybus.hashing import partition_for
 from tests.spark.kit import Kit
 
 

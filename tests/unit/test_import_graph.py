@@ -11,13 +11,15 @@ import polybus
 
 SOURCES = Path(polybus.__file__).parent
 
-COMMON = {"errors", "limits", "clock", "rows", "promise", "turns", "asyncio_bridge"}
+COMMON = {"errors", "limits", "clock", "rows", "numbering", "hashing", "promise", "turns", "asyncio_bridge"}
 MAY_KNOW: dict[str, set[str]] = {
     "errors": set(),
     "limits": set(),
     "clock": set(),
     "memory": {"limits"},
     "rows": set(),
+    "numbering": set(),
+    "hashing": set(),
     "promise": {"errors"},
     "turns": {"promise"},
     "asyncio_bridge": {"promise"},
@@ -28,7 +30,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "rules": {"errors", "limits"},
     "message": {"amqp", "errors", "limits"},
     "partition": {*COMMON, "amqp", "message", "rules"},
-    "store": {"errors", "limits", "rows"},
+    "store": {"errors", "limits", "rows", "promise"},
     "hosting": {*COMMON, "amqp", "message", "rules", "partition", "store"},
     "namespace": {*COMMON, "amqp", "message", "rules", "partition", "store", "hosting"},
     "templates": {"errors", "limits"},

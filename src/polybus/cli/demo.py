@@ -21,7 +21,7 @@ from polybus.cli.endpoint import Endpoint
 from polybus.cli.options import AsJson
 from polybus.cli.output import REFUSED, CommandFailure, CommandOutput, one_line_errors
 from polybus.cli.overview import bar, partitions_path
-from polybus.namespace.delivery.routing import partition_for
+from polybus.hashing import partition_for
 from polybus.namespace.entities.names import Address
 
 QUEUE: Final = "demo"

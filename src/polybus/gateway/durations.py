@@ -8,8 +8,9 @@ from __future__ import annotations
 import datetime
 
 from polybus.errors import ArgumentError
+from polybus.limits import INFINITE_MS
 from polybus.namespace.entities import timespan
-from polybus.namespace.entities.timespan import INFINITE_MS, TICKS_PER_MS
+from polybus.namespace.entities.timespan import TICKS_PER_MS
 from polybus.namespace.entities.typed_value import date_time_from_text
 
 __all__ = [

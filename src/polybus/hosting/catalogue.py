@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from polybus.errors import PolybusError, ServerBusy, StoreError, StoreVersionMismatch
+from polybus.hashing import HASH_VERSION
 from polybus.hosting.store_host import InDoubt
 from polybus.limits import REOPEN_MS
 from polybus.partition.records import after, sealed, unsealed
@@ -23,8 +24,6 @@ from polybus.store.base import Store
 from polybus.store.driver import StoreDriver
 
 FORMAT: Final = 1
-HASH_VERSION: Final = 1
-"""The hash of keys that chooses partitions: another hash would be another version, never a change of this one."""
 
 META: Final = b"c/meta"
 ENTITY: Final = b"e/"

@@ -32,7 +32,7 @@ from polybus.partition.output import Output
 from polybus.partition.records import sealed
 from polybus.partition.sessions import Session
 from polybus.partition.settings import EntitySettings
-from polybus.promise import Handle, Loop, Promise, Reply, pause
+from polybus.promise import Loop, Promise, Reply, TimerHandle, pause
 from polybus.rows import Get, Read
 
 MARKS = b"K"
@@ -80,7 +80,7 @@ class PartitionHost(PartitionClient):
         self.listener = listener
         self._loop = loop
         self._clock = clock
-        self._timer: Handle | None = None
+        self._timer: TimerHandle | None = None
         self._armed_mono_ms = NOT_DUE
         self._armed_wall_ms = NOT_DUE
         self._waiting_sends: list[tuple[list[Message], list[bytes], Reply, object, UnkeyedSend | None]] = []

@@ -9,10 +9,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from polybus.errors import EntityNotFound, MessageLockLost, OperationConflict, PolybusError, ServerBusy
+from polybus.hashing import partition_for
 from polybus.hosting.partition_client import PartitionClient
+from polybus.limits import INFINITE_MS
 from polybus.message.message import Message
 from polybus.namespace.delivery.forwarder import Forwarder
-from polybus.namespace.delivery.routing import partition_for
 from polybus.namespace.delivery.sender import Sender
 from polybus.namespace.delivery.source import Delivery
 from polybus.namespace.delivery.transaction import Transactions
@@ -20,7 +21,6 @@ from polybus.namespace.delivery.transaction_rules import TransactionRules
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.entities.names import Address, fold
 from polybus.namespace.entities.tiers import Tier
-from polybus.namespace.entities.timespan import INFINITE_MS
 from polybus.namespace.management.changes import Management
 from polybus.partition.tokens import read_token
 from polybus.promise import Promise, Reply, rejected, spawn

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from polybus.operations.findings import NUMBER_MASK
+from polybus.numbering import counter_of, partition_of
 from polybus.operations.message_tables import BROKEN, read_message
 from polybus.partition import records
 from polybus.partition.duplicates import DuplicateHistory
@@ -68,9 +68,9 @@ class BrokerTables:
             self.scheduled += 1
             self.scheduled_bytes += stored.size
             sequence = records.number_of(key)
-            if stored.sequence != sequence or sequence >> 48 != partition.index:
+            if stored.sequence != sequence or partition_of(sequence) != partition.index:
                 partition.report(key, f"the message in it has the number {stored.sequence}")
-            if sequence & NUMBER_MASK > last:
+            if counter_of(sequence) > last:
                 partition.report(key, f"its number is above the counter, {last}: it would be given again")
             partition.lookups.expect(due, records.due_key(partition.prefix, stored.expires_ms, sequence), b"", key)
         partition.lookups.look_for_strays(due, lambda key: self._is_due(key))

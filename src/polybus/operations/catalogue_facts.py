@@ -6,8 +6,8 @@ import json
 from typing import Any, Final
 
 from polybus.errors import ArgumentError, PolybusError, StoreVersionMismatch
+from polybus.hashing import HASH_VERSION
 from polybus.hosting import catalogue
-from polybus.hosting.catalogue import HASH_VERSION
 from polybus.namespace.entities.codec import from_dict
 from polybus.namespace.entities.description import (
     Description,

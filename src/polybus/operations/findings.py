@@ -11,7 +11,6 @@ from polybus.limits import CHECK_FINDINGS
 from polybus.partition import records
 
 PREFIX_BYTES: Final = len(records.partition_prefix(0, 0))
-NUMBER_MASK: Final = (1 << 48) - 1
 LOG_KINDS: Final = ("main", "dead-letter", "transfer-dead-letter", "unknown")
 
 _TABLES: Final = {

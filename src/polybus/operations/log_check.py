@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from polybus.operations.findings import NUMBER_MASK
+from polybus.numbering import before_first, counter_of, partition_of
 from polybus.operations.message_tables import BROKEN, PAST_ALL, SettledIndex, read_message, session_of
 from polybus.operations.order import LogOrder
 from polybus.partition import events, records
@@ -43,7 +43,7 @@ class LogCheck:
         self._last_number = partition.last_number(log_id)
         self._counters = partition.counters_of(log_id)
         self._first_live = PAST_ALL
-        self._order = LogOrder(partition.index << 48, self._by_position)
+        self._order = LogOrder(before_first(partition.index), self._by_position)
 
     def run(self) -> None:
         self._walk_deferred()
@@ -127,9 +127,9 @@ class LogCheck:
             self._report(key, "its mark in the settled index says something else about it")
 
     def _check_message(self, key: bytes, stored: Stored, deferred: bool) -> None:
-        if stored.sequence >> 48 != self._partition.index:
-            self._report(key, f"its number {stored.sequence} belongs to partition {stored.sequence >> 48}")
-        elif not 0 < stored.sequence & NUMBER_MASK <= self._last_number:
+        if partition_of(stored.sequence) != self._partition.index:
+            self._report(key, f"its number {stored.sequence} belongs to partition {partition_of(stored.sequence)}")
+        elif not 0 < counter_of(stored.sequence) <= self._last_number:
             self._report(key, f"its number is above the counter, {self._last_number}: it would be given again")
         if not 0 < stored.position <= self._counters.positions:
             self._report(key, f"its position {stored.position} is above the counter, {self._counters.positions}")

@@ -13,6 +13,7 @@ from uuid import UUID
 
 from polybus.clock import Now
 from polybus.errors import EntityNotFound, MessageLockLost, SessionLockLost
+from polybus.numbering import before_first
 from polybus.partition import records
 from polybus.partition.bodies import Bodies
 from polybus.partition.duplicates import DuplicateHistory
@@ -70,7 +71,7 @@ class Broker:
         """What the tokens of all its locks begin with."""
         self.prefix = records.partition_prefix(entity_id, index)
         self.meta_key = self.prefix + records.META
-        self.number_base = index << 48
+        self.number_base = before_first(index)
         self.logs: dict[int, Log] = {}
         self.session_logs: dict[int, Log] = {}
         """Those of the logs that have sessions."""

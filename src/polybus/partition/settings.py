@@ -6,13 +6,9 @@ lock duration reaches every broker at once.
 
 from __future__ import annotations
 
-from typing import Final
-
 from polybus import limits
 from polybus.partition.totals import Totals
 from polybus.rules.ruleset import TopicRules
-
-INFINITE_MS: Final = 1 << 62
 
 
 class Bounds:
@@ -42,7 +38,7 @@ class LogSettings:
         """The name that dead letters carry: `queue`, or `topic/Subscriptions/name`."""
         self.lock_ms = 60_000
         self.max_delivery_count = 10
-        self.ttl_ms = INFINITE_MS
+        self.ttl_ms = limits.INFINITE_MS
         self.dead_letter_expired = False
         self.dead_letter_filter_errors = True
         self.requires_session = False

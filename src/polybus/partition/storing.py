@@ -5,6 +5,7 @@ Every verb is made of these, so that rows, indexes, counters and sizes agree whe
 
 from __future__ import annotations
 
+from polybus.limits import INFINITE_MS
 from polybus.message.message import Message
 from polybus.message.overlay import Overlay
 from polybus.partition import events, records
@@ -12,7 +13,6 @@ from polybus.partition.broker import Broker
 from polybus.partition.entry import Entry
 from polybus.partition.log import Log
 from polybus.partition.output import Output
-from polybus.partition.settings import INFINITE_MS
 
 
 def expiry_of(broker: Broker, log: Log, message: Message, overlay: Overlay | None, wall_ms: int) -> int:

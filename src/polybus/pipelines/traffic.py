@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from polybus.spark.hashing import partition_for
+from polybus.hashing import partition_for
 
 Loads = Mapping[tuple[int, int], int]
 """(number of partitions, partition) to messages with a key that would be there."""

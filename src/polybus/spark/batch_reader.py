@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from polybus.errors import ConfigError
+from polybus.hashing import partition_for
 from polybus.spark import planning
 from polybus.spark.bus import BusClient, LogState
-from polybus.spark.hashing import partition_for
 from polybus.spark.options import SourceOptions, Start
 from polybus.spark.planning import Range
 from polybus.spark.pushdown import Pushed, ValueSpan

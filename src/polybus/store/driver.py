@@ -21,24 +21,17 @@ from polybus.limits import (
     STORE_READ_SECONDS,
     STORE_READ_THREADS,
 )
+from polybus.promise import Loop, TimerHandle
 from polybus.store.base import Batch, Get, Read, Store
 
 CommitDone = Callable[[StoreError | None], None]
 ReadDone = Callable[[list[Any], StoreError | None], None]
 
 
-class Handle(Protocol):
-    def cancel(self) -> object: ...
+class ThreadsLoop(Loop, Protocol):
+    """A loop that other threads may call into, as those of stores do."""
 
-
-class Loop(Protocol):
-    """What of an event loop the bus uses; asyncio's has it, and so has the simulator's."""
-
-    def call_soon(self, callback: Callable[..., object], *args: Any) -> object: ...
-
-    def call_soon_threadsafe(self, callback: Callable[..., object], *args: Any) -> object: ...
-
-    def call_later(self, delay: float, callback: Callable[..., object], *args: Any) -> Handle: ...
+    def call_soon_threadsafe(self, callback: Callable[..., object], *args: object) -> object: ...
 
 
 class StoreDriver(Protocol):
@@ -77,7 +70,7 @@ def as_store_error(error: Exception) -> StoreError:
 class InlineDriver(StoreDriver):
     """Calls the store on the loop itself: for stores that never wait."""
 
-    def __init__(self, store: Store, loop: Loop) -> None:
+    def __init__(self, store: Store, loop: ThreadsLoop) -> None:
         self.store = store
         self.hung = False
         self.late = 0
@@ -123,7 +116,7 @@ class _StoreCall:
         self.done = done
         self.optional = optional
         self.answered = False
-        self.timer: Handle | None = None
+        self.timer: TimerHandle | None = None
 
 
 class ThreadDriver(StoreDriver):
@@ -132,7 +125,7 @@ class ThreadDriver(StoreDriver):
     def __init__(
         self,
         store: Store,
-        loop: Loop,
+        loop: ThreadsLoop,
         *,
         commit_seconds: float = STORE_COMMIT_SECONDS,
         read_seconds: float = STORE_READ_SECONDS,

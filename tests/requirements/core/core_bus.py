@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from polybus.hashing import partition_for
 from polybus.hosting.partition_client import PartitionClient
 from polybus.message.message import build
 from polybus.message.outcome import ABANDON, DEAD_LETTER, DEFER
 from polybus.namespace.delivery import operations
-from polybus.namespace.delivery.routing import partition_for
 from polybus.namespace.delivery.session_source import HeldSession
 from polybus.namespace.delivery.source import Delivery
 from polybus.namespace.delivery.transaction import Transaction

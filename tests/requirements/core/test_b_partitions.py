@@ -7,9 +7,8 @@ from collections import Counter
 import pytest
 
 from polybus.errors import InvalidOperation, PartitionUnavailable
-from polybus.hosting.catalogue import HASH_VERSION
+from polybus.hashing import HASH_VERSION, partition_for
 from polybus.message.message import build
-from polybus.namespace.delivery.routing import partition_for
 from polybus.namespace.entities.description import EntityAvailability
 from polybus.namespace.entities.rule import RuleDescription, SqlActionDescription
 from tests.requirements.core.conftest import Maker

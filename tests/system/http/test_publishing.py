@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 from polybus.clock import MovableClock
+from polybus.hashing import partition_for
 from polybus.message.message import build
-from polybus.namespace.delivery.routing import partition_for
 from polybus.namespace.entities.description import QueueDescription, SubscriptionDescription, TopicDescription
 from tests.system.http.bulk_kit import ARROW, Bulk, arrow
 from tests.system.http.kit import Disk, RocksDisk, Server

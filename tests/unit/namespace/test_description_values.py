@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from polybus.limits import INFINITE_MS
 from polybus.namespace.entities import timespan
-from polybus.namespace.entities.timespan import INFINITE_MS
 from polybus.namespace.entities.typed_value import TypedValue
 
 

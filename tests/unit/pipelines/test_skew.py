@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from polybus.errors import ConfigError, Unauthorized
-from polybus.namespace.delivery.routing import partition_for
+from polybus.hashing import partition_for
 from polybus.pipelines.declaration import parse
 from polybus.pipelines.skew import SkewKind, lags_of
 from polybus.pipelines.skew_page import Lag, Skew

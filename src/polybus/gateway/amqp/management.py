@@ -23,7 +23,7 @@ from polybus.gateway.amqp.requests import NodeKey, Request, RequestLink
 from polybus.gateway.sas import Rights
 from polybus.limits import AMQP_MANAGEMENT_MS, AMQP_REQUESTS_UNDER_WAY, KEY_CHARACTERS
 from polybus.namespace.entities.names import Address
-from polybus.promise import Handle, Promise, spawn
+from polybus.promise import Promise, TimerHandle, spawn
 
 if TYPE_CHECKING:
     from polybus.gateway.amqp.endpoint import AmqpEndpoint
@@ -102,7 +102,7 @@ class Pending:
         self._link = link
         self._request = request
         self._done = False
-        self._timer: Handle | None = None
+        self._timer: TimerHandle | None = None
 
     def follow(self, promise: Promise[Answer]) -> None:
         if not promise.settled:

@@ -36,6 +36,7 @@ from polybus.namespace.entities.rule import (
 )
 from polybus.namespace.entities.rule_compiler import compile_rule, lay_over
 from polybus.namespace.jobs.walk import Walk
+from polybus.numbering import partition_of
 from polybus.rules import Copy, PropertyChange, Rule, RuleEvaluationError
 
 _SHOWN = [name for name in READ_COLUMNS if name not in ("partition", "position", "state", "body")]
@@ -129,7 +130,7 @@ async def _of_rule(request: BulkCall, body: dict[str, Any]) -> dict[str, object]
     look_at = number_in(body, "look_at", limits.DRY_RUN_MESSAGES, limits.DRY_RUN_MESSAGES)
     first = number_in(body, "first", 1)
     entity = request.entity
-    indexes = list(range(first >> 48, len(entity.partitions)))
+    indexes = list(range(partition_of(first), len(entity.partitions)))
     walk = Walk(request.namespace, entity, entity.log_id(address), choice, indexes, first)
     found = _RuleFindings(rule, limit)
     while not walk.done and walk.looked < look_at:

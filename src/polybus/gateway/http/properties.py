@@ -20,8 +20,8 @@ from polybus.amqp.types import Timestamp
 from polybus.errors import ArgumentError
 from polybus.gateway.durations import ms_from_date_time
 from polybus.gateway.http.header_names import is_custom
+from polybus.limits import INFINITE_MS
 from polybus.message.message import Message, build
-from polybus.namespace.entities.timespan import INFINITE_MS
 
 BROKER_PROPERTIES = "BrokerProperties"
 INFINITE_SECONDS = 922337203685.47754

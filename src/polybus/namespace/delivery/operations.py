@@ -7,15 +7,16 @@ down; one that looks at all of them answers with what it can reach (F1).
 from __future__ import annotations
 
 from polybus.errors import ArgumentError, InvalidOperation, MessageNotFound, NotImplementedByBus
+from polybus.hashing import partition_for
 from polybus.hosting.partition_client import PartitionClient
 from polybus.limits import PEEK_REPLY_BYTES
 from polybus.message.message import Message
 from polybus.message.peeked import Peeked
-from polybus.namespace.delivery.routing import partition_for
 from polybus.namespace.delivery.session_source import HeldSession
 from polybus.namespace.delivery.source import Delivery
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.namespace import Namespace
+from polybus.numbering import before_first, partition_of
 from polybus.promise import Promise
 
 
@@ -36,9 +37,9 @@ async def peek(
     require_one(partitions)
     found: list[Peeked] = []
     for partition in partitions:
-        if partition.index < from_number >> 48 or not partition.available:
+        if partition.index < partition_of(from_number) or not partition.available:
             continue
-        first = max(from_number, 1, partition.index << 48)
+        first = max(from_number, 1, before_first(partition.index))
         # A partition is left only when it has nothing more: whoever peeks on begins behind the last number.
         while len(found) < count:
             peeked = await partition.peek(log_id, first, count - len(found), max(max_bytes, 1), session)
@@ -71,7 +72,7 @@ async def receive_deferred(
 def _partition_of(entity: Entity, numbers: list[int]) -> PartitionClient:
     if not numbers:
         raise ArgumentError("At least one sequence number is needed.")
-    indexes = list(dict.fromkeys(number >> 48 for number in numbers))
+    indexes = list(dict.fromkeys(partition_of(number) for number in numbers))
     if len(indexes) > 1:
         raise InvalidOperation("All sequence numbers of one request must be of the same partition.")
     if not 0 <= indexes[0] < len(entity.partitions):
@@ -91,7 +92,7 @@ async def cancel_scheduled(namespace: Namespace, entity: Entity, numbers: list[i
     del namespace
     by_partition: dict[int, list[int]] = {}
     for number in numbers:
-        by_partition.setdefault(number >> 48, []).append(number)
+        by_partition.setdefault(partition_of(number), []).append(number)
     for index, own in by_partition.items():
         if not 0 <= index < len(entity.partitions):
             raise MessageNotFound(f"The scheduled message {own[0]} could not be found.")

@@ -7,6 +7,7 @@ from polybus.message.edit import Edit
 from polybus.message.message import Message
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.namespace import Namespace
+from polybus.numbering import partition_of
 
 
 class MoveReport:
@@ -36,7 +37,7 @@ async def move_messages(
     report = MoveReport()
     by_partition: dict[int, list[int]] = {}
     for number in dict.fromkeys(numbers):
-        by_partition.setdefault(number >> 48, []).append(number)
+        by_partition.setdefault(partition_of(number), []).append(number)
     failure: PolybusError | None = None
     for index, own in by_partition.items():
         if index >= len(entity.partitions):

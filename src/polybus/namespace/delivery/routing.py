@@ -1,12 +1,10 @@
 """Which partition a message goes to: by session id, partition key or message id, else in turn (B1-B7).
 
-The hash is part of the stored format: the catalogue records its version, and another hash would be another
-version, never a change of this one.
+The hash itself is in `polybus.hashing`.
 """
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from typing import Final
 
 from polybus.errors import InvalidOperation
@@ -23,12 +21,6 @@ DISTINCT_IDS: Final = (
     "Batching brokered messages with distinct SessionId, PartitionKey, or MessageId is not supported for an entity"
     " with partitioning and duplicate detection enabled."
 )
-
-
-def partition_for(key: str, partitions: int) -> int:
-    """The partition that a key selects, for ever."""
-    digest = blake2b(key.encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") % partitions
 
 
 def key_of(message: Message, detects_duplicates: bool) -> str | None:

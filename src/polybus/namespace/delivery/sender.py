@@ -12,13 +12,14 @@ from typing import Protocol
 
 from polybus.clock import Clock
 from polybus.errors import MessageTooLarge, PartitionUnavailable, PolybusError, QuotaExceeded, ServerBusy
+from polybus.hashing import partition_for
 from polybus.hosting.partition_client import PartitionClient, UnkeyedSend
 from polybus.hosting.store_host import InDoubt
 from polybus.limits import REROUTE_MS
 from polybus.message.message import Message
-from polybus.namespace.delivery.routing import batch_key, key_of, partition_for
+from polybus.namespace.delivery.routing import batch_key, key_of
 from polybus.namespace.entities.entity import Entity
-from polybus.promise import Handle, Loop, Promise, Reply
+from polybus.promise import Loop, Promise, Reply, TimerHandle
 
 
 class Doubts(Protocol):
@@ -71,7 +72,7 @@ class _Reroute(UnkeyedSend):
         """The rows that hold the messages, or will."""
         self.doubts = doubts
         self.began_ms = began_ms
-        self.timer: Handle | None = None
+        self.timer: TimerHandle | None = None
         """There from the first failure on."""
         self.answered = False
         """The sender has heard that nobody knows: nothing is tried any more."""

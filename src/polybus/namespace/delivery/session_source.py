@@ -10,12 +10,12 @@ from collections import deque
 from typing import Protocol
 
 from polybus.errors import OperationTimeout, PolybusError
+from polybus.hashing import partition_for
 from polybus.hosting.partition_client import LogListener, PartitionClient, SessionListener, SessionLock
 from polybus.hosting.store_host import StoreHost
 from polybus.limits import RECOVER_MS, SESSION_SEEK_MS
-from polybus.namespace.delivery.routing import partition_for
 from polybus.namespace.delivery.source import Delivery, deliver_removed
-from polybus.promise import Handle, Loop, Promise, settles_within, spawn
+from polybus.promise import Loop, Promise, TimerHandle, settles_within, spawn
 
 
 class SessionReceiver(Protocol):
@@ -121,7 +121,7 @@ class _Waiter:
     def __init__(self, holder: str) -> None:
         self.holder = holder
         self.promise: Promise[HeldSession] = Promise()
-        self.timer: Handle | None = None
+        self.timer: TimerHandle | None = None
 
 
 class SessionSource(LogListener):

@@ -11,14 +11,15 @@ from typing import Final
 
 from polybus.clock import Clock
 from polybus.errors import InvalidOperation, PolybusError, QuotaExceeded, TransactionUnknown
+from polybus.hashing import partition_for
 from polybus.hosting.partition_client import PartitionClient, TransactionWork
 from polybus.limits import TRANSACTION_MESSAGES, TRANSACTION_MS
 from polybus.message.message import Message
-from polybus.namespace.delivery.routing import key_of, partition_for
+from polybus.namespace.delivery.routing import key_of
 from polybus.namespace.delivery.source import Delivery
 from polybus.namespace.delivery.transaction_rules import RuleChange, TransactionRules, plan
 from polybus.namespace.entities.entity import Entity
-from polybus.promise import Handle, Loop, Promise
+from polybus.promise import Loop, Promise, TimerHandle
 
 NO_KEY: Final = (
     "A message that is sent in a transaction to the partitioned entity '{0}' must have a partition key: a SessionId,"
@@ -52,7 +53,7 @@ class Transaction:
         self.entity: Entity | None = None
         self.partition: PartitionClient | None = None
         self.done = False
-        self.timer: Handle | None = None
+        self.timer: TimerHandle | None = None
         """There from the first operation on, which starts the clock (docs/protocol/transactions.md#timeout)."""
         self.until_ms = 0
         self._home = home

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from polybus import limits
 from polybus.errors import ArgumentError
+from polybus.limits import INFINITE_MS
 from polybus.namespace.entities.description import (
     AuthorizationRule,
     Description,
@@ -25,7 +26,6 @@ from polybus.namespace.entities.description import (
 from polybus.namespace.entities.names import fold
 from polybus.namespace.entities.properties import AUTHORIZATION_RULES, properties_of
 from polybus.namespace.entities.tiers import STANDARD_SIZES_MB, Tier
-from polybus.namespace.entities.timespan import INFINITE_MS
 from polybus.namespace.entities.validation import validate
 
 AnyDescription = TypeVar("AnyDescription", QueueDescription, TopicDescription, SubscriptionDescription)

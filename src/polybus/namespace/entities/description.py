@@ -13,8 +13,8 @@ import enum
 from dataclasses import dataclass, field
 from typing import final
 
+from polybus.limits import INFINITE_MS
 from polybus.namespace.entities.rule import RuleDescription
-from polybus.namespace.entities.timespan import INFINITE_MS
 
 __all__ = [
     "INFINITE_MS",

@@ -19,10 +19,8 @@ from polybus.namespace.entities.description import (
 from polybus.namespace.entities.names import Address, SubQueue, fold, parse_forward_target
 from polybus.namespace.entities.rule import RuleDescription
 from polybus.namespace.entities.rule_compiler import compile_rule
-from polybus.namespace.entities.timespan import INFINITE_MS
 from polybus.partition.data import LogStatistics, Statistics
 from polybus.partition.kinds import DEAD_LETTER, KINDS, MAIN, TRANSFER_DEAD_LETTER
-from polybus.partition.settings import INFINITE_MS as NEVER_MS
 from polybus.partition.settings import EntitySettings, LogSettings
 from polybus.promise import Loop, Promise, spawn
 
@@ -300,11 +298,6 @@ async def reached(asked: Promise[Statistics]) -> Statistics | None:
         return None
 
 
-def finite(ms: int) -> int:
-    """A duration of a description in the broker's terms."""
-    return NEVER_MS if ms >= INFINITE_MS else ms
-
-
 def forward_path(target: str | None) -> str | None:
     return None if target is None else parse_forward_target(target)
 
@@ -316,7 +309,7 @@ def apply_entity(settings: EntitySettings, description: EntityDescription) -> No
     )
     settings.max_bytes = description.max_size_in_megabytes << 20
     own = settings.own
-    own.ttl_ms = finite(description.default_message_time_to_live_ms)
+    own.ttl_ms = description.default_message_time_to_live_ms
     if isinstance(description, QueueDescription):
         own.lock_ms = description.lock_duration_ms
         own.max_delivery_count = description.max_delivery_count
@@ -329,7 +322,7 @@ def apply_entity(settings: EntitySettings, description: EntityDescription) -> No
 def apply_subscription(settings: LogSettings, description: SubscriptionDescription) -> None:
     settings.lock_ms = description.lock_duration_ms
     settings.max_delivery_count = description.max_delivery_count
-    settings.ttl_ms = finite(description.default_message_time_to_live_ms)
+    settings.ttl_ms = description.default_message_time_to_live_ms
     settings.dead_letter_expired = description.dead_lettering_on_message_expiration
     settings.dead_letter_filter_errors = description.dead_lettering_on_filter_evaluation_exceptions
     settings.requires_session = description.requires_session

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from polybus import limits
 from polybus.errors import ArgumentError
+from polybus.limits import INFINITE_MS
 from polybus.namespace.entities.description import EntityDescription
-from polybus.namespace.entities.timespan import INFINITE_MS
 
 STANDARD_SIZES_MB = (1024, 2048, 3072, 4096, 5120)
 PREMIUM_SIZES_MB = (1024, 2048, 3072, 4096, 5120, 10240, 20480, 40960, 81920)

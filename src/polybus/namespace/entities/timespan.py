@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 
+from polybus.limits import INFINITE_MS
+
 TICKS_PER_MS = 10_000
 TICKS_PER_SECOND = 10_000_000
 TICKS_PER_DAY = 86_400 * TICKS_PER_SECOND
 INFINITE_DAYS = 10_675_199
 INFINITE_TICKS = 2**63 - 1
-INFINITE_MS = INFINITE_TICKS // TICKS_PER_MS
 """What .NET's TimeSpan.MaxValue means everywhere: never."""
 
 _LONGEST_TEXT = 64

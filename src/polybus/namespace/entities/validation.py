@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from polybus import limits
 from polybus.errors import ArgumentError, ArgumentOutOfRange
+from polybus.limits import INFINITE_MS
 from polybus.namespace.entities import names
 from polybus.namespace.entities.description import (
     AccessRight,
@@ -23,7 +24,7 @@ from polybus.namespace.entities.description import (
     kind_name,
 )
 from polybus.namespace.entities.tiers import STANDARD_SIZES_MB, Tier
-from polybus.namespace.entities.timespan import INFINITE_MS, dotnet_text, text_from_ms
+from polybus.namespace.entities.timespan import dotnet_text, text_from_ms
 
 
 @dataclass(frozen=True)

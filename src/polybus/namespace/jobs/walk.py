@@ -9,6 +9,7 @@ from polybus.namespace.delivery import operations
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.jobs.choice import Choice
 from polybus.namespace.namespace import Namespace
+from polybus.numbering import before_first, partition_of
 
 
 class Walk:
@@ -33,7 +34,7 @@ class Walk:
     @property
     def next(self) -> int:
         """The sequence number to begin with, for one who goes on later; while the walk is not done."""
-        return max(self._next, self._indexes[0] << 48)
+        return max(self._next, before_first(self._indexes[0]))
 
     def leave(self) -> None:
         """Goes on with the next partition: nothing can be done to this one's messages now."""
@@ -57,8 +58,8 @@ class Walk:
 
     async def _peek(self, index: int, rows: int) -> list[Peeked]:
         self._entity.partitions[index].check_available()
-        first = max(self._next, index << 48)
+        first = max(self._next, before_first(index))
         found = await operations.peek(
             self._namespace, self._entity, self._log_id, first, rows, max_bytes=BULK_STEP_BYTES
         )
-        return [each for each in found if each.marks.sequence >> 48 == index]
+        return [each for each in found if partition_of(each.marks.sequence) == index]

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Final
 
 from polybus import limits
 from polybus.errors import BusError, MessageTooLarge, PartitionUnavailable, PolybusError, QuotaExceeded, ServerBusy
+from polybus.hashing import partition_for
 from polybus.hosting.partition_client import PartitionClient
 from polybus.message.message import Message
-from polybus.namespace.delivery.routing import key_of, partition_for
+from polybus.namespace.delivery.routing import key_of
 from polybus.namespace.entities.entity import Entity
 from polybus.promise import Promise, rejected, resolved
 

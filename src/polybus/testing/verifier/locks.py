@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from polybus.numbering import partition_of
 from polybus.testing.history import DELIVERIES, OK, SETTLEMENTS, UNKNOWN, Op
 from polybus.testing.verifier.check import Check, Facts, Handler
 from polybus.testing.verifier.leases import LockLease
@@ -36,7 +37,7 @@ class MessageLocks(Check):
             return
         entity, _ = self.ledger.place(event.entity)
         where = (event.entity, event.number)
-        lease = LockLease(self.facts, entity, event.number >> 48, span)
+        lease = LockLease(self.facts, entity, partition_of(event.number), span)
         lease.given_back = self.ledger.released.get(event.token, lease.given_back)
         holder = self._holders.get(where)
         if holder is not None and holder.certainly_held_at(span.ended) and lease.certainly_held_at(span.ended):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from polybus.numbering import partition_of
 from polybus.testing.history import DELIVERIES, FAILED, Op
 from polybus.testing.verifier.check import Check, Facts, Handler
 from polybus.testing.verifier.ledger import EntityLedger
@@ -52,7 +53,7 @@ class Numbers(Check):
         owner = self._owners.setdefault((entity.name, number), message_id)
         if owner != message_id:
             return f"the number was that of message {owner}"
-        bits = number >> 48
+        bits = partition_of(number)
         if bits >= entity.options.partitions or bits < 0:
             return f"names partition {bits} of {entity.options.partitions}"
         if partition is not None and partition != bits:

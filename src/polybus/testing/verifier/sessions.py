@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+from polybus.numbering import partition_of
 from polybus.testing.history import FAILED, OK, SETTLEMENTS, UNKNOWN, Op
 from polybus.testing.verifier.check import Check, Facts, Handler
 from polybus.testing.verifier.leases import LockLease
@@ -79,7 +80,7 @@ class SessionLocks(Check):
         holding = self._holding_of(span, place[1], "delivered to")
         if holding is None:
             return
-        holding.lease.partition = event.number >> 48
+        holding.lease.partition = partition_of(event.number)
         earlier = holding.outstanding.get(event.number)
         if earlier is not None and self.ledger.released.get(earlier, INFINITY) > span.ended:
             self.found(FindingKind.TWO_HOLDERS, span, "delivered twice under one session lock")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
+from polybus.numbering import counter_of, partition_of
+
 SHOWN_PER_KIND: Final = 5
 """A summary shows this many findings of a kind: one cause often has thousands, and the first ones tell it."""
 
@@ -47,7 +49,7 @@ class Finding:
         if self.message_id is not None:
             parts.append(f"message {self.message_id}")
         if self.number is not None:
-            parts.append(f"number {self.number >> 48}:{self.number & 0xFFFF_FFFF_FFFF}")
+            parts.append(f"number {partition_of(self.number)}:{counter_of(self.number)}")
         if self.client is not None:
             parts.append(f"client {self.client}")
         if self.at_ms is not None:
