@@ -252,6 +252,12 @@ POSTGRES_STATEMENT_MS = 5_000
 POSTGRES_SILENCE_MS = 5_000
 """Unacknowledged bytes on the socket, a lock waited for, a transaction left open: each ends after this."""
 POSTGRES_KEEPALIVE_SECONDS = 2
+POSTGRES_LEASE_SECONDS = 3
+"""How long an owner that does not renew its lease keeps others out of its store; short enough to be waited for."""
+POSTGRES_RENEW_SECONDS = 1
+"""Between two renewals: two of them may fail before the lease runs out."""
+POSTGRES_TAKE_SECONDS = 0.05
+"""Between two looks at a lease that somebody else holds."""
 
 # --- Messaging stores at work ---
 UNCOMMITTED_BYTES = 64 * 1024 * 1024

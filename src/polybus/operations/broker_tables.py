@@ -164,6 +164,6 @@ class BrokerTables:
     def _walk_intent(self) -> None:
         for key, value in self._rows(records.INTENT):
             try:
-                records.unsealed(value, "what a transaction owes")
+                records.unsealed(value, "a transaction's intent")
             except BROKEN as error:
                 self._partition.report(key, str(error))

@@ -3,25 +3,37 @@
 The rows are one table with a `bytea` key, which PostgreSQL compares byte by byte as all stores do. Beside it is
 one owner row with an epoch. Opening raises the epoch under a row lock; every commit checks it in its own
 transaction, so neither an old process nor a second server on the same database can write once another has
-opened the store. A commit whose end is not known, because the connection broke or the server did not answer,
-fences the store: it may or may not be there. The statements live in `queries.sql`, the connections in
-`connections`; retries live nowhere.
+opened the store. That keeps the rows safe; so that two processes do not take the store from each other for ever, the
+owner also has a lease in that row, renewed by the server's clock, and nobody opens a store whose owner is alive.
+
+A commit whose end is not known fences the store: it may or may not be there. So it is where the connection broke,
+where the server did not answer, and where it warns: then a wait for standbys was cancelled, and what it confirms is on
+one machine only. The statements live in `queries.sql`, the connections in `connections`; retries live nowhere.
 """
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from secrets import token_hex
+from typing import Any, Final
 
 import psycopg
 from psycopg import errors as pg_errors
 from psycopg import sql
 
 from polybus.errors import BugError, StoreCorrupt, StoreError, StoreFenced, StoreFull
-from polybus.limits import STORE_KEY_BYTES, STORE_READ_THREADS
+from polybus.limits import (
+    POSTGRES_LEASE_SECONDS,
+    POSTGRES_RENEW_SECONDS,
+    POSTGRES_TAKE_SECONDS,
+    STORE_KEY_BYTES,
+    STORE_READ_THREADS,
+)
 from polybus.store.base import NO_LIMIT, Batch, Copy, Row, Store
 from polybus.store.connections import Connection, Pool, connect, sever
 from polybus.store.copying import copy_into_folder
@@ -30,6 +42,10 @@ from polybus.store.postgres_url import parse_postgres_url
 from polybus.store.queries import load_queries
 
 _PROMISES = ("fsync", "synchronous_commit", "full_page_writes")
+_SAFE_COMMITS = ("on", "remote_apply")
+"""Values of synchronous_commit under which a confirmed commit is on a standby's disk, too."""
+PROCESS: Final = token_hex(16)
+"""Tells this process from every other: what it owned before, it may open again at once."""
 
 
 class PostgresStore(Store):
@@ -37,18 +53,33 @@ class PostgresStore(Store):
 
     reads_block = True
 
-    def __init__(self, url: str, *, unsafe: bool = False, store_id: bytes | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        unsafe: bool = False,
+        store_id: bytes | None = None,
+        process: str = PROCESS,
+        node: str | None = None,
+    ) -> None:
         address = parse_postgres_url(url)
         self.url = address.shown
         self._schema = address.schema
         self._conninfo = address.conninfo
         self._queries = load_queries(address.schema)
+        self._process = process
+        self._node = node or f"{socket.gethostname()}/{os.getpid()}"
+        self._warnings: list[str] = []
+        """What the server has warned of since the commit under way began."""
+        self._ended = threading.Event()
         self._fenced: str | None = None
         self._closed = False
         self._writing = threading.Lock()
         self._writer = self._connect()
         try:
             self.unsafe = self._check_promises(unsafe)
+            if address.replicated:
+                self._check_replicated()
             self.format, self._epoch = self._take_over(store_id)
         except psycopg.Error as error:
             self._writer.close()
@@ -58,6 +89,13 @@ class PostgresStore(Store):
             raise
         self.store_id = self.format.store_id
         self._pool = Pool(self._conninfo, self._queries["session"], STORE_READ_THREADS)
+        self._writer.add_notice_handler(self._noticed)
+        threading.Thread(target=self._keep_lease, name=f"lease of {self.url}", daemon=True).start()
+
+    def _noticed(self, notice: psycopg.errors.Diagnostic) -> None:
+        """A commit gives no cause for warnings but one: that it was confirmed before its standbys had it."""
+        if notice.severity_nonlocalized == "WARNING":
+            self._warnings.append(notice.message_primary or "a warning without words")
 
     def _connect(self) -> Connection:
         try:
@@ -75,18 +113,63 @@ class PostgresStore(Store):
             )
         return bool(broken)
 
+    def _check_replicated(self) -> None:
+        """A store that is declared replicated may not confirm what is on one machine only."""
+        waits, standbys = self._one("replication", {})
+        if waits not in _SAFE_COMMITS:
+            raise StoreError(
+                f"{self.url} is declared replicated, but the server has synchronous_commit {waits}, which does not wait"
+                " until a standby has written; set it to on"
+            )
+        if not standbys.strip():
+            raise StoreError(
+                f"{self.url} is declared replicated, but the server names no standby in synchronous_standby_names, so"
+                " that no commit waits for one; name them, as in 'ANY 1 (*)'"
+            )
+
     def _take_over(self, store_id: bytes | None) -> tuple[StoreFormat, int]:
-        """Makes what is missing, checks whose store it is, and becomes its only writer."""
+        """Becomes the only writer. An owner that is alive is waited for as long as its lease lasts, then respected."""
+        until_s = time.monotonic() + POSTGRES_LEASE_SECONDS + 2 * POSTGRES_RENEW_SECONDS
+        while True:
+            found, epoch = self._try_to_take(store_id)
+            if epoch is not None:
+                return found, epoch
+            if time.monotonic() > until_s:
+                node, address, _, _ = self._one("owner", {})
+                raise StoreError(
+                    f"{self.url} is owned by {node}{f' at {address}' if address else ''}, which is alive"
+                )
+            time.sleep(POSTGRES_TAKE_SECONDS)
+
+    def _try_to_take(self, store_id: bytes | None) -> tuple[StoreFormat, int | None]:
+        """Makes what is missing, checks whose store it is, and takes it where nobody alive has it."""
         with self._writer.transaction():
             self._run("opening_lock", {"schema": self._schema})
             if not self._one("is_made", {"schema": self._schema})[0]:
                 self._make(new_format(time.time_ns() // 1_000_000, store_id))
+            if not self._one("has_lease", {"schema": self._schema})[0]:
+                self._run("add_lease", {})
             found = StoreFormat.decode(self._one("read_owner", {})[0], self.url)
             found.check(self.url, store_id)
-            if found.is_older:
+            names = {"node": self._node, "address": "", "process": self._process}
+            taken = self._run("take", {**names, "seconds": POSTGRES_LEASE_SECONDS}).fetchone()
+            if taken is not None and found.is_older:
                 found = found.raised()
                 self._run("raise_format", {"format": found.encode()})
-            return found, self._one("raise_epoch", {})[0]
+            return found, None if taken is None else int(taken[0])
+
+    def _keep_lease(self) -> None:
+        """Renews the lease while the store is open; one that cannot be renewed is lost, and the store with it."""
+        while not self._ended.wait(POSTGRES_RENEW_SECONDS):
+            with self._writing:
+                if self._closed or self._fenced is not None:
+                    return
+                try:
+                    lease = {"epoch": self._epoch, "seconds": POSTGRES_LEASE_SECONDS}
+                    if self._run("renew", lease).fetchone() is None:
+                        self._fenced = "another process has opened this store"
+                except psycopg.Error as error:
+                    self._fenced = str(error)
 
     def _make(self, fresh: StoreFormat) -> None:
         for name in ("create_schema", "create_store", "create_kv", "store_values_plain"):
@@ -119,6 +202,7 @@ class PostgresStore(Store):
         with self._writing:
             if self._closed or self._fenced is not None:
                 raise StoreFenced(f"{self.url}: fenced after: {self._fenced or 'it was closed'}")
+            self._warnings.clear()
             try:
                 owned = self._write(batch, gone, puts)
             except pg_errors.DiskFull as error:
@@ -130,6 +214,9 @@ class PostgresStore(Store):
             if not owned:
                 self._fenced = "another process has opened this store"
                 raise StoreFenced(f"{self.url}: {self._fenced}")
+            if self._warnings:
+                self._fenced = "; ".join(self._warnings)
+                raise StoreError(f"{self.url}: a commit may be on one machine only: {self._fenced}")
 
     def _write(self, batch: Batch, gone: list[bytes], puts: dict[bytes, bytes]) -> bool:
         parameters = {"epoch": self._epoch, "gone": gone, "keys": list(puts), "values": list(puts.values())}
@@ -178,6 +265,7 @@ class PostgresStore(Store):
     def close(self) -> None:
         """Ends all connections, also those that a thread waits on: a server that hangs must not hang us."""
         self._closed = True
+        self._ended.set()
         if not self._writing.acquire(blocking=False):
             sever(self._writer)
             self._writing.acquire()

@@ -10,6 +10,8 @@ from polybus.errors import ConfigError
 
 DEFAULT_SCHEMA = "polybus"
 SCHEMES = ("postgresql", "postgres")
+_OWN = frozenset({"schema", "replicated"})
+"""Options that are ours; all others are libpq's."""
 _SECRETS = frozenset({"password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key"})
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
@@ -21,6 +23,8 @@ class PostgresUrl:
     conninfo: str
     shown: str
     schema: str
+    replicated: bool
+    """Declared so: the server must keep what it confirms on more than one machine."""
 
 
 def parse_postgres_url(url: str) -> PostgresUrl:
@@ -31,12 +35,16 @@ def parse_postgres_url(url: str) -> PostgresUrl:
     schema = dict(options).get("schema", DEFAULT_SCHEMA)
     if not _SCHEMA_NAME.fullmatch(schema):
         raise ConfigError(f"schema={schema!r}: a lower-case name of at most 63 letters, digits and _")
-    passed_on = [(name, value) for name, value in options if name != "schema"]
+    replicated = dict(options).get("replicated", "false")
+    if replicated not in ("true", "false"):
+        raise ConfigError(f"replicated={replicated!r}: true or false")
+    passed_on = [(name, value) for name, value in options if name not in _OWN]
     shown = [(name, value) for name, value in options if name not in _SECRETS]
     return PostgresUrl(
         conninfo=_joined(parts.netloc, parts.path, passed_on),
         shown=_joined(_without_password(parts.netloc), parts.path, shown),
         schema=schema,
+        replicated=replicated == "true",
     )
 
 

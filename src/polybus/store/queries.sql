@@ -11,6 +11,10 @@ SELECT set_config('statement_timeout', %(statement_ms)s, false),
 -- What the server promises about a commit. Off in any of these loses or tears what was acknowledged.
 SELECT current_setting('fsync'), current_setting('synchronous_commit'), current_setting('full_page_writes')
 
+-- name: replication
+-- What a commit waits for. Without a name of a standby it waits for none, whatever synchronous_commit says.
+SELECT current_setting('synchronous_commit'), current_setting('synchronous_standby_names')
+
 -- name: opening_lock
 -- Openers of one store go one by one, also while its tables do not exist yet.
 SELECT pg_advisory_xact_lock(hashtextextended('polybus.store ' || %(schema)s, 0))
@@ -49,8 +53,48 @@ SELECT format FROM {schema}.store FOR UPDATE
 -- Opened by a later version: from now on earlier ones are refused.
 UPDATE {schema}.store SET format = %(format)s
 
--- name: raise_epoch
-UPDATE {schema}.store SET epoch = epoch + 1 RETURNING epoch
+-- name: has_lease
+SELECT EXISTS (
+    SELECT FROM pg_attribute WHERE attrelid = to_regclass(%(schema)s || '.store') AND attname = 'lease_until'
+)
+
+-- name: add_lease
+-- Who owns the store: its process and session, and until when it keeps others out, by this server's clock.
+ALTER TABLE {schema}.store
+    ADD COLUMN node text,
+    ADD COLUMN address text,
+    ADD COLUMN process text,
+    ADD COLUMN session integer,
+    ADD COLUMN session_start timestamptz,
+    ADD COLUMN lease_until timestamptz
+
+-- name: take
+-- Only from nobody, from oneself, from an owner whose session has ended, or from one whose lease has run out.
+UPDATE {schema}.store
+SET epoch = epoch + 1,
+    node = %(node)s,
+    address = %(address)s,
+    process = %(process)s,
+    session = pg_backend_pid(),
+    session_start = (SELECT backend_start FROM pg_stat_activity WHERE pid = pg_backend_pid()),
+    lease_until = clock_timestamp() + make_interval(secs => %(seconds)s)
+WHERE lease_until IS NULL
+   OR lease_until <= clock_timestamp()
+   OR process = %(process)s
+   OR NOT EXISTS (
+       SELECT FROM pg_stat_activity AS living
+       WHERE living.pid = session AND living.backend_start IS NOT DISTINCT FROM session_start
+   )
+RETURNING epoch
+
+-- name: renew
+UPDATE {schema}.store
+SET lease_until = clock_timestamp() + make_interval(secs => %(seconds)s)
+WHERE epoch = %(epoch)s::bigint
+RETURNING epoch
+
+-- name: owner
+SELECT node, address, epoch, lease_until FROM {schema}.store
 
 -- name: own
 -- Holds the owner row against an opener until the transaction ends; no row where the epoch has moved on.
