@@ -8,7 +8,7 @@ PolybusError
 │   ├── Unauthorized            no claim, a bad token, an expired one
 │   ├── EntityNotFound          EntityDeleted
 │   ├── EntityAlreadyExists     OperationConflict
-│   ├── EntityDisabled
+│   ├── EntityDisabled, SubscriptionInUse
 │   ├── QuotaExceeded           the entity, its partition or the disk is full; a count is at its limit
 │   ├── MessageTooLarge
 │   ├── MessageNotFound         SessionNotFound
@@ -109,6 +109,14 @@ class OperationConflict(EntityAlreadyExists):
     """Another management operation on the same entity is under way."""
 
     sub_code = 40901
+
+
+class SubscriptionInUse(BusError):
+    """A subscription that one client has for itself is received from already."""
+
+    condition = "amqp:resource-locked"
+    http_status = 409
+    sub_code = 40900
 
 
 class EntityDisabled(BusError):

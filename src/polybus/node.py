@@ -101,6 +101,8 @@ class NodeOptions:
     """No fault switches, no movable clock, no well-known key."""
     movable_clock: bool = False
     unsafe: bool = False
+    on_demand_entities: bool = False
+    """Whether clients that ask for an entity, a subscription or a temporary node have it made."""
 
 
 class Node:
@@ -134,7 +136,9 @@ class Node:
         self._tell_of_missing()
         if self.options.config is not None:
             await run(provision(self.bus, self.options.config))
-        self.gateway = Gateway(self.bus, self.common_keys(), own_keys=self._own_keys())
+        self.gateway = Gateway(
+            self.bus, self.common_keys(), own_keys=self._own_keys(), on_demand=self.options.on_demand_entities
+        )
         self.gateway.outgoing = self.options.data / OUTGOING
         shutil.rmtree(self.gateway.outgoing, ignore_errors=True)  # what a crash left of a copy
         self._listen()

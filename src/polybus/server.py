@@ -48,6 +48,8 @@ class ServerOptions:
     premium_partitions: int | None = None
     movable_clock: bool = False
     """Whether `advance_clock` and the fault switch `clock` can let time pass."""
+    on_demand_entities: bool = False
+    """Whether AMQP clients that ask for an entity, a subscription or a temporary node have it made."""
     host: str = "127.0.0.1"
     amqp_port: int = 0
     http_port: int = 0
@@ -184,6 +186,7 @@ class Server(BusAddresses):
             tier=tier,
             config=None if text is None else load(text, "config", tier),
             movable_clock=given.movable_clock,
+            on_demand_entities=given.on_demand_entities,
         )
         if given.namespaces:
             options.namespaces = list(given.namespaces)

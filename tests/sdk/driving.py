@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 from collections.abc import Iterable
+from pathlib import Path
 
 from polybus.testing.server import ServerProcess
 
@@ -28,11 +30,35 @@ def environment(server: ServerProcess, **more: str) -> dict[str, str]:
     }
 
 
+def trust_store(server: ServerProcess, folder: Path) -> str:
+    """The words by which Java trusts the bus: it takes the authorities from a file of its own kind."""
+    made, password = folder / "trusted.p12", "trusted"
+    command = ["keytool", "-importcert", "-noprompt", "-alias", "polybus", "-file", str(server.authority)]
+    command += ["-keystore", str(made), "-storetype", "PKCS12", "-storepass", password]
+    subprocess.run(command, check=True, capture_output=True)
+    return f"-Djavax.net.ssl.trustStore={made} -Djavax.net.ssl.trustStorePassword={password}"
+
+
 def faults(output: Iterable[str]) -> list[str]:
     """The lines of a bus's log from its first fault on; none where it had none."""
     lines = list(output)
     first = next((index for index, line in enumerate(lines) if FAULT.search(line)), None)
     return [] if first is None else lines[first : first + AFTER]
+
+
+def tally(reports: Path) -> tuple[int, int, int]:
+    """Passed, failed and skipped, as Maven's reports have them."""
+    counts = [0, 0, 0]
+    for report in reports.glob("TEST-*.xml"):
+        head = re.search(r"<testsuite [^>]*>", report.read_text(encoding="utf-8"))
+        assert head is not None, f"{report.name} has no suite"
+        names = ("tests", "errors", "failures", "skipped")
+        number = {name: int(match[1]) for name in names if (match := re.search(rf'\b{name}="(\d+)"', head[0]))}
+        failed = number["errors"] + number["failures"]
+        counts[0] += number["tests"] - failed - number["skipped"]
+        counts[1] += failed
+        counts[2] += number["skipped"]
+    return counts[0], counts[1], counts[2]
 
 
 def verdict(code: int, passed: int, failed: int, skipped: int, server: ServerProcess) -> int:

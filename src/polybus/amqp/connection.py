@@ -64,7 +64,10 @@ class ConnectionConfig:
         login_required: bool = False,
         idle_timeout_ms: int = AMQP_IDLE_TIMEOUT_MS,
         properties: dict[object, object] | None = None,
+        capabilities: list[str] | None = None,
     ) -> None:
+        self.capabilities = capabilities or []
+        """What is offered to peers that ask for it."""
         self.container_id = container_id
         self.mechanisms = list(MECHANISMS) if mechanisms is None else mechanisms
         self.login_required = login_required
@@ -240,8 +243,14 @@ class Connection(FrameReader):
             channel_max=AMQP_CHANNEL_MAX,
             idle_time_out=config.idle_timeout_ms,
             properties=config.properties,
+            offered=self._offered(),
         )
         self.out.append(frame(0, ours))
+
+    def _offered(self) -> list[str]:
+        """What of the peer's wishes we can do. AMQP 1.0 §2.7.1."""
+        desired = [] if self.peer is None else self.peer.desired
+        return [name for name in self.config.capabilities if name in desired]
 
     def _on_begin(self, channel: int, begin: Begin, events: list[ProtocolEvent]) -> None:
         assert self.peer is not None

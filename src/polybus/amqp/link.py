@@ -39,6 +39,8 @@ class Link:
         self.held_bytes = 0
         self.max_message_size: int | None = None
         self.context: object = None
+        self.closed_by_peer = False
+        """Whether the peer has ended the link for good, and not only left it."""
 
     @property
     def attached(self) -> bool:
@@ -102,6 +104,7 @@ class Link:
 
     def on_detach(self, detach: Detach, events: list[ProtocolEvent]) -> None:
         action, self.state = step(LINK, self.state, "detach")
+        self.closed_by_peer = detach.closed
         if action != "forget":
             if action == "answer attach and detach":
                 self._write_refusal(None)

@@ -20,7 +20,7 @@ from polybus.amqp.fields import (
 )
 from polybus.amqp.outcomes import AmqpError, error_described, error_from
 from polybus.amqp.terminus import Coordinator, Source, Target, source_from, target_from
-from polybus.amqp.types import UByte, UInt, ULong, UShort
+from polybus.amqp.types import UByte, UInt, ULong, UShort, symbol_array, symbols
 
 OPEN = 0x10
 BEGIN = 0x11
@@ -58,7 +58,11 @@ class Open(Performative):
         channel_max: int = 0xFFFF,
         idle_time_out: int | None = None,
         properties: dict[object, object] | None = None,
+        offered: list[str] | None = None,
+        desired: list[str] | None = None,
     ) -> None:
+        self.offered = offered or []
+        self.desired = desired or []
         self.container_id = container_id
         self.hostname = hostname
         self.max_frame_size = max_frame_size
@@ -77,6 +81,8 @@ class Open(Performative):
             0xFFFF if channel_max is None else channel_max,
             uint_at(fields, 4),
             map_at(fields, 9),
+            symbols(at(fields, 7)),
+            symbols(at(fields, 8)),
         )
 
     def code(self) -> int:
@@ -84,7 +90,8 @@ class Open(Performative):
 
     def fields(self) -> list[object]:
         sizes: list[object] = [UInt(self.max_frame_size), UShort(self.channel_max), uint_or_null(self.idle_time_out)]
-        return [self.container_id, self.hostname, *sizes, None, None, None, None, self.properties]
+        capabilities = [symbol_array(names) if names else None for names in (self.offered, self.desired)]
+        return [self.container_id, self.hostname, *sizes, None, None, *capabilities, self.properties]
 
 
 class Begin(Performative):

@@ -6,7 +6,7 @@ AMQP 1.0 §3.5.3, §3.5.4, §4.5.1; docs/protocol/amqp.md#attach.
 from __future__ import annotations
 
 from polybus.amqp.fields import at, described_list, invalid, map_at, text_at
-from polybus.amqp.types import Described, ULong
+from polybus.amqp.types import Described, ULong, symbols
 
 _SOURCE_FIELDS = 11
 _TARGET_FIELDS = 7
@@ -25,6 +25,31 @@ class Source:
         self.filter = filter
         self.others = others
 
+    @property
+    def dynamic(self) -> bool:
+        """Whether the peer asks for a node that is made for this link."""
+        return at(self.others or [], 4) is True
+
+    @property
+    def durable(self) -> bool:
+        """Whether the terminus is to outlive the link: one that keeps its configuration, or more."""
+        kept = at(self.others or [], 1)
+        return isinstance(kept, int) and kept > 0
+
+    @property
+    def distribution_mode(self) -> str | None:
+        mode = at(self.others or [], 6)
+        return str(mode) if isinstance(mode, str) else None
+
+    @property
+    def default_outcome(self) -> object:
+        """What becomes of deliveries that nobody has decided on when the link ends. AMQP 1.0 §3.5.3."""
+        return at(self.others or [], 8)
+
+    @property
+    def capabilities(self) -> list[str]:
+        return symbols(at(self.others or [], 10))
+
     def described(self) -> Described:
         fields = _padded(self.others, _SOURCE_FIELDS)
         fields[0] = self.address
@@ -38,6 +63,14 @@ class Target:
     def __init__(self, address: str | None = None, others: list[object] | None = None) -> None:
         self.address = address
         self.others = others
+
+    @property
+    def dynamic(self) -> bool:
+        return at(self.others or [], 4) is True
+
+    @property
+    def capabilities(self) -> list[str]:
+        return symbols(at(self.others or [], 6))
 
     def described(self) -> Described:
         fields = _padded(self.others, _TARGET_FIELDS)

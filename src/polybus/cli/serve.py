@@ -102,6 +102,13 @@ def serve(
     clock: Annotated[
         ClockKind, typer.Option(help="movable: the clock can be moved forward by hand.")
     ] = ClockKind.REAL,
+    on_demand_entities: Annotated[
+        bool,
+        typer.Option(
+            "--on-demand-entities",
+            help="Make what AMQP clients ask for: queues, topics, subscriptions, temporary nodes.",
+        ),
+    ] = False,
     namespace: Annotated[list[str] | None, typer.Option(help="A namespace's name (repeatable).")] = None,
     unsafe: Annotated[bool, typer.Option(help="Accept stores that confirm before they have synced.")] = False,
     log_form: Annotated[LogForm, typer.Option("--log", help="Form of the log lines.")] = LogForm.TEXT,
@@ -134,6 +141,7 @@ def serve(
             production=profile is Profile.PRODUCTION,
             movable_clock=clock is ClockKind.MOVABLE,
             unsafe=unsafe,
+            on_demand_entities=on_demand_entities,
         )
         if profile is Profile.PRODUCTION and clock is ClockKind.MOVABLE:
             raise ConfigError("the production profile has no movable clock")

@@ -27,6 +27,7 @@ from polybus.gateway.sas import (
     signed_here,
 )
 from polybus.gateway.stats import Stats
+from polybus.gateway.turns import Turns
 from polybus.namespace.bus import Bus
 from polybus.namespace.entities.description import AuthorizationRule
 from polybus.namespace.namespace import Namespace
@@ -72,6 +73,7 @@ class Gateway:
         hosts: list[str] | None = None,
         jwt_verifier: JwtVerifier | None = None,
         own_keys: Mapping[str, Sequence[AuthorizationRule]] | None = None,
+        on_demand: bool = False,
     ) -> None:
         """`own_keys` are those of single namespaces, by name; `keys` open all the others."""
         self.bus = bus
@@ -79,6 +81,9 @@ class Gateway:
         self._own_keys = {name.lower(): rules for name, rules in (own_keys or {}).items() if rules}
         self.hosts = hosts or []
         self.jwt_verifier = jwt_verifier
+        self.on_demand = on_demand
+        """Whether clients' links make the entities that they ask for (docs/protocol/amqp.md#on-demand)."""
+        self.turns = Turns()
         self.stats = Stats()
         self.outgoing: Path | None = None
         """Where copies of the bus are made before they leave; None where there is no place for them."""

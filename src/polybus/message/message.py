@@ -31,6 +31,8 @@ FOOTER: Final = 0x78
 PARTITION_KEY: Final = "x-opt-partition-key"
 VIA_PARTITION_KEY: Final = "x-opt-via-partition-key"
 SCHEDULED_TIME: Final = "x-opt-scheduled-enqueue-time"
+DELIVERY_TIME: Final = "x-opt-delivery-time"
+"""JMS's word for the same: not to be delivered before (docs/protocol/amqp.md#jms)."""
 
 TTL_UNLIMITED: Final = 0xFFFFFFFF
 """The largest header.ttl; SDKs that want more than 49.7 days say the rest with two timestamps.
@@ -209,7 +211,7 @@ class Message:
         via = value.get(VIA_PARTITION_KEY)
         if isinstance(via, str):
             self.via_partition_key = _checked(str(via), "ViaPartitionKey")
-        scheduled = value.get(SCHEDULED_TIME)
+        scheduled = value.get(SCHEDULED_TIME, value.get(DELIVERY_TIME))
         if isinstance(scheduled, int):
             self.scheduled_ms = min(max(int(scheduled), 0), TIME_MAX_MS)
         return pos

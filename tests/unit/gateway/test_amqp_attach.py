@@ -154,11 +154,22 @@ def test_refusals(sim: SimBus, role: str, address: str, condition: str, says: st
     assert says in got[1]
 
 
-@pytest.mark.parametrize("role", [True, False])
-def test_a_link_without_an_address_is_refused(sim: SimBus, role: bool) -> None:
+def test_a_receiver_without_an_address_is_told_that_it_needs_one(sim: SimBus) -> None:
     client = sim.client()
-    client.attach(role, Source(None), Target(None))
-    assert client.expect_refused()[0] == "amqp:not-found"
+    client.attach(True, Source(None), Target(None))
+    condition, text = client.expect_refused()
+    assert condition == "amqp:not-allowed"
+    assert text.startswith("The address of the link's source says where it receives from; it has none.")
+
+
+@pytest.mark.parametrize("role", [True, False])
+def test_a_temporary_node_is_refused_for_its_true_reason(sim: SimBus, role: bool) -> None:
+    client = sim.client()
+    dynamic = [None, None, None, None, True]
+    client.attach(role, Source(None, others=list(dynamic)), Target(None, others=list(dynamic)))
+    condition, text = client.expect_refused()
+    assert condition == "amqp:not-implemented"
+    assert "--on-demand-entities" in text
 
 
 def test_a_refused_receiver_still_gets_its_initial_delivery_count(sim: SimBus) -> None:

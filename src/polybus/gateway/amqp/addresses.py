@@ -12,7 +12,7 @@ from typing import Final
 from polybus.amqp.performatives import Attach
 from polybus.amqp.terminus import Coordinator, Source, Target
 from polybus.amqp.types import Described, Symbol, ULong
-from polybus.errors import ArgumentError, ArgumentOutOfRange, EntityNotFound, NotImplementedByBus
+from polybus.errors import ArgumentError, ArgumentOutOfRange, EntityNotFound, InvalidOperation, NotImplementedByBus
 from polybus.gateway.amqp.access import Scope
 from polybus.gateway.sas import scope_of
 from polybus.limits import KEY_CHARACTERS
@@ -70,7 +70,7 @@ def address_of(namespace: Namespace, attach: Attach) -> Address:
     end: Source | Target | Coordinator | None = attach.source if attach.role else attach.target
     text = None if end is None or isinstance(end, Coordinator) else end.address
     if text is None:
-        raise EntityNotFound("The messaging entity could not be found: the link has no address.")
+        raise InvalidOperation("The address of the link's source says where it receives from; it has none.")
     return parsed(namespace, text)
 
 

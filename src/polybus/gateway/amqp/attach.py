@@ -7,7 +7,8 @@ docs/protocol/sas.md#missing-right, docs/protocol/amqp.md#attach, docs/protocol/
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, Final
 
 from polybus.amqp.incoming import IncomingLink
 from polybus.amqp.link import Link
@@ -16,23 +17,29 @@ from polybus.amqp.performatives import Attach
 from polybus.amqp.terminus import Coordinator
 from polybus.errors import (
     ArgumentError,
+    EntityNotFound,
     InvalidOperation,
     NotImplementedByBus,
     PolybusError,
     QuotaExceeded,
 )
 from polybus.gateway.amqp.addresses import Place, address_of, parsed, session_filter, uri_of
+from polybus.gateway.amqp.anonymous import AnonymousSendLink
 from polybus.gateway.amqp.cbs import CBS, TokenLink
 from polybus.gateway.amqp.coordinator import CoordinatorLink
 from polybus.gateway.amqp.errors import amqp_error, condition_of, description_of, new_tracking_id
 from polybus.gateway.amqp.management import ManagementLink, management_key
+from polybus.gateway.amqp.on_demand import ForLink, Wish, refuse_temporary
 from polybus.gateway.amqp.receive import ReceiveLink
 from polybus.gateway.amqp.requests import ANY_RIGHT, ReplyLink
+from polybus.gateway.amqp.selectors import selector_of
 from polybus.gateway.amqp.send import TRANSFER_DESTINATION, SendLink
 from polybus.gateway.amqp.session_receive import SessionReceiveLink
+from polybus.gateway.amqp.subscription_link import SubscriptionLink
 from polybus.gateway.sas import Rights, scope_of
 from polybus.limits import AMQP_RECEIVERS_PER_ENTITY
 from polybus.namespace.entities.names import Address
+from polybus.promise import Promise, spawn
 
 if TYPE_CHECKING:
     from polybus.gateway.amqp.endpoint import AmqpEndpoint
@@ -51,7 +58,11 @@ NO_SESSIONS: Final = (
 def attach_link(endpoint: AmqpEndpoint, link: Link, attach: Attach) -> None:
     """Answers an attach, at once or later."""
     try:
-        _attach(endpoint, link, attach)
+        making = _making(endpoint, link, attach)
+        if making is None:
+            _attach(endpoint, link, attach)
+        else:
+            spawn(making).then(lambda made: _attach_to_made(endpoint, link, made))
     except PolybusError as error:
         refuse(endpoint, link, error)
 
@@ -81,10 +92,109 @@ def _attach(endpoint: AmqpEndpoint, link: Link, attach: Attach) -> None:
     if isinstance(link, IncomingLink):
         if isinstance(attach.target, Coordinator):
             _attach_coordinator(endpoint, link)
-            return
-        _attach_sender(endpoint, link, attach)
+        elif attach.target is None or attach.target.address is None:
+            AnonymousSendLink(endpoint, link).start()
+        else:
+            _attach_sender(endpoint, link, attach, address_of(endpoint.namespace, attach), None)
     elif isinstance(link, OutgoingLink):
-        _attach_receiver(endpoint, link, attach)
+        if attach.source is None and endpoint.gateway.on_demand:
+            _attach_to_durable(endpoint, link)
+        else:
+            _attach_receiver(endpoint, link, attach, address_of(endpoint.namespace, attach), None)
+
+
+# Made on demand
+
+
+def _making(
+    endpoint: AmqpEndpoint, link: Link, attach: Attach
+) -> Coroutine[Any, Any, tuple[Address, ForLink | None]] | None:
+    """What has to be made before the link can be attached; None where everything is there, or nothing is made."""
+    end = attach.source if attach.role else attach.target
+    if end is None or isinstance(end, Coordinator):
+        return None
+    wish = Wish(end, None)
+    if wish.dynamic:
+        return _making_temporary(endpoint, wish)
+    if end.address is None or not endpoint.gateway.on_demand:
+        return None
+    address = address_of(endpoint.namespace, attach)
+    if address.special is not None or address.management or address.sub_queue is not None:
+        return None
+    if isinstance(link, OutgoingLink):
+        wish = Wish(end, selector_of(attach.source))
+    return _making_named(endpoint, link, address, wish)
+
+
+def _making_temporary(endpoint: AmqpEndpoint, wish: Wish) -> Coroutine[Any, Any, tuple[Address, ForLink | None]]:
+    if not endpoint.gateway.on_demand:
+        raise refuse_temporary()
+    endpoint.access.require((), Rights.MANAGE, f"sb://{endpoint.namespace.name}/")
+    return endpoint.maker.temporary(wish.topic)
+
+
+def _making_named(
+    endpoint: AmqpEndpoint, link: Link, address: Address, wish: Wish
+) -> Coroutine[Any, Any, tuple[Address, ForLink | None]] | None:
+    receives = isinstance(link, OutgoingLink) and address.subscription is None
+    found = endpoint.namespace.find(address.entity)
+    needed = Rights.LISTEN if isinstance(link, OutgoingLink) else Rights.SEND
+    if found is None and wish.temporary:
+        return None
+    if found is not None and endpoint.maker.is_leaving(address.entity):
+        raise EntityNotFound(f"The messaging entity '{uri_of(endpoint.namespace, address)}' could not be found.")
+    if found is not None and not (receives and found.is_topic):
+        return None
+    uri, scope = uri_of(endpoint.namespace, address), scope_of(address.path)
+    endpoint.access.require(scope, needed, uri)
+    endpoint.access.require(scope, Rights.MANAGE, uri)
+    return _make_named(endpoint, link, address, wish)
+
+
+async def _make_named(
+    endpoint: AmqpEndpoint, link: Link, address: Address, wish: Wish
+) -> tuple[Address, ForLink | None]:
+    entity = await endpoint.maker.entity(address.entity, wish.topic or address.subscription is not None)
+    if not isinstance(link, OutgoingLink) or not entity.is_topic or address.subscription is not None:
+        return address, None
+    return await endpoint.maker.subscription(entity, wish, endpoint.client_id, link.name)
+
+
+def _attach_to_made(endpoint: AmqpEndpoint, link: Link, made: Promise[tuple[Address, ForLink | None]]) -> None:
+    try:
+        address, owned = made.result()
+    except PolybusError as error:
+        refuse(endpoint, link, error)
+        return
+    if not link.pending:
+        if owned is not None:
+            owned.link_gone(link)
+        return
+    try:
+        _attach_made(endpoint, link, address, owned)
+    except PolybusError as error:
+        if owned is not None:
+            owned.link_gone(link)
+        refuse(endpoint, link, error)
+    endpoint.wake()
+
+
+def _attach_made(endpoint: AmqpEndpoint, link: Link, address: Address, owned: ForLink | None) -> None:
+    attach = link.attach
+    end = attach.source if attach.role else attach.target
+    if end is not None and not isinstance(end, Coordinator) and end.dynamic:
+        end.address = address.path
+    if isinstance(link, IncomingLink):
+        _attach_sender(endpoint, link, attach, address, owned)
+    elif isinstance(link, OutgoingLink):
+        _attach_receiver(endpoint, link, attach, address, owned)
+
+
+def _attach_to_durable(endpoint: AmqpEndpoint, link: OutgoingLink) -> None:
+    """JMS looks a durable subscription up by its link's name alone, and closes the link to unsubscribe."""
+    topic, name, owned = endpoint.maker.durable(endpoint.client_id, link.name)
+    place = _place(endpoint, Address(topic.name, name), Rights.MANAGE)
+    SubscriptionLink(endpoint, link, place, owned).start()
 
 
 def _attach_coordinator(endpoint: AmqpEndpoint, link: IncomingLink) -> None:
@@ -106,8 +216,9 @@ def _place(endpoint: AmqpEndpoint, address: Address, needed: Rights) -> Place:
     return Place(namespace, address)
 
 
-def _attach_sender(endpoint: AmqpEndpoint, link: IncomingLink, attach: Attach) -> None:
-    address = address_of(endpoint.namespace, attach)
+def _attach_sender(
+    endpoint: AmqpEndpoint, link: IncomingLink, attach: Attach, address: Address, owned: ForLink | None
+) -> None:
     if address.special is not None:
         TokenLink(endpoint, link).start()
         return
@@ -118,7 +229,11 @@ def _attach_sender(endpoint: AmqpEndpoint, link: IncomingLink, attach: Attach) -
     if address.subscription is not None or address.sub_queue is not None:
         raise InvalidOperation(f"Messages cannot be sent to '{address.path}': it is part of another entity.")
     place.entity.check_sendable()
-    SendLink(endpoint, link, place, _destination(endpoint, attach)).start()
+    end = SendLink(endpoint, link, place, _destination(endpoint, attach))
+    end.owned = owned
+    if owned is not None:
+        owned.keep(place.entity)
+    end.start()
 
 
 def _destination(endpoint: AmqpEndpoint, attach: Attach) -> Place | None:
@@ -134,8 +249,9 @@ def _destination(endpoint: AmqpEndpoint, attach: Attach) -> Place | None:
     return _place(endpoint, address, Rights.SEND)
 
 
-def _attach_receiver(endpoint: AmqpEndpoint, link: OutgoingLink, attach: Attach) -> None:
-    address = address_of(endpoint.namespace, attach)
+def _attach_receiver(
+    endpoint: AmqpEndpoint, link: OutgoingLink, attach: Attach, address: Address, owned: ForLink | None
+) -> None:
     if address.special is not None:
         ReplyLink(endpoint, link, None, CBS).start()
         return
@@ -156,4 +272,6 @@ def _attach_receiver(endpoint: AmqpEndpoint, link: OutgoingLink, attach: Attach)
         return
     if wanted is not None:
         raise InvalidOperation(NO_SESSIONS)
-    ReceiveLink(endpoint, link, place).start()
+    end = ReceiveLink(endpoint, link, place)
+    end.owned = owned
+    end.start()

@@ -40,6 +40,7 @@ from polybus.gateway.amqp.attach import attach_link
 from polybus.gateway.amqp.errors import amqp_error, new_tracking_id
 from polybus.gateway.amqp.link_end import LinkEnd, SessionLinks
 from polybus.gateway.amqp.login import log_in
+from polybus.gateway.amqp.on_demand import Maker
 from polybus.gateway.amqp.requests import ReplyLink
 from polybus.gateway.amqp.transactions import ClientTransactions
 from polybus.gateway.gateway import Gateway, Grant
@@ -61,7 +62,15 @@ from polybus.namespace.namespace import Namespace
 
 log = logging.getLogger(__name__)
 
-_CONFIG: Final = ConnectionConfig(f"polybus_{uuid4().hex}", properties={Symbol("product"): "Polybus"})
+_CONFIG: Final = ConnectionConfig(
+    f"polybus_{uuid4().hex}",
+    properties={Symbol("product"): "Polybus"},
+    capabilities=["ANONYMOUS-RELAY", "DELAYED_DELIVERY"],
+)
+_ON_DEMAND: Final = ConnectionConfig(
+    _CONFIG.container_id, properties=_CONFIG.properties, capabilities=[*_CONFIG.capabilities, "SHARED-SUBS"]
+)
+"""Subscriptions that several clients share are made by those who share them."""
 _numbers: Final = itertools.count(1)
 _QUIET: Final = ("amqp:connection:forced", "amqp:unauthorized-access", "amqp:resource-limit-exceeded")
 """Conditions with which connections end in the course of things."""
@@ -125,7 +134,7 @@ class AmqpEndpoint:
         self.transport = transport
         self.now_ms = now_ms
         self.id = f"c{next(_numbers)}"
-        self.connection = Connection(_CONFIG, now_ms)
+        self.connection = Connection(_ON_DEMAND if gateway.on_demand else _CONFIG, now_ms)
         self.namespace: Namespace = gateway.first_namespace
         self._named = False
         """Whether it is known which namespace the client means: by host name, by login, or by its first token."""
@@ -157,6 +166,16 @@ class AmqpEndpoint:
         if self._transactions is None:
             self._transactions = ClientTransactions(self.namespace, self._reads_refusals)
         return self._transactions
+
+    @property
+    def maker(self) -> Maker:
+        return Maker(self.gateway.turns, self.namespace)
+
+    @property
+    def client_id(self) -> str:
+        """The name that a client has for itself: JMS's client id."""
+        peer = self.connection.peer
+        return "" if peer is None else peer.container_id
 
     @property
     def _reads_refusals(self) -> bool:

@@ -22,6 +22,7 @@ from polybus.limits import HOLDER_CHARACTERS
 
 if TYPE_CHECKING:
     from polybus.gateway.amqp.endpoint import AmqpEndpoint
+    from polybus.gateway.amqp.on_demand import ForLink
     from polybus.gateway.amqp.requests import ReplyLink
     from polybus.namespace.entities.entity import Entity
 
@@ -43,7 +44,7 @@ class SessionLinks:
 class LinkEnd:
     """Base of all ends. `place` is missing only for what belongs to no entity."""
 
-    __slots__ = ("endpoint", "link", "needs", "place")
+    __slots__ = ("endpoint", "link", "needs", "owned", "place")
 
     def __init__(self, endpoint: AmqpEndpoint, link: Link, place: Place | None, needs: Rights) -> None:
         self.endpoint = endpoint
@@ -51,6 +52,8 @@ class LinkEnd:
         self.place = place
         self.needs = needs
         """Any one of these rights keeps the link alive."""
+        self.owned: ForLink | None = None
+        """What was made for this link, and may go with it."""
         link.context = self
         if place is not None:
             place.entity.watchers[self] = self.entity_changed
@@ -92,6 +95,8 @@ class LinkEnd:
         """Takes back what this end has put elsewhere."""
         if self.place is not None:
             self.place.entity.watchers.pop(self, None)
+        if self.owned is not None:
+            self.owned.link_gone(self.link)
 
     def pause(self) -> None:
         """Nothing more may leave here for now."""
