@@ -331,6 +331,8 @@ AMQP_RECEIVERS_PER_ENTITY = 5_000
 """Receiving links of one queue or topic: the cloud service's quota of concurrent receives."""
 AMQP_PEEKED_MESSAGES = 4_096
 """Messages of one peek; 256 KiB of the smallest possible messages are not more."""
+AMQP_BROWSED_MESSAGES = 250
+"""Messages that a browsing link reads at once; more would only wait in memory."""
 AMQP_SESSIONS_LISTED = 1_000
 """Session ids in one reply; the SDKs ask for 100 at a time."""
 AMQP_LOCKS_PER_REQUEST = 4_096

@@ -19,6 +19,7 @@ from polybus.message.overlay import Overlay
 from polybus.message.peeked import Peeked
 from polybus.message.rendering import Marks
 from polybus.partition.data import Event, ListedSession, LogRange, Moved, Records, Statistics, Transfer
+from polybus.partition.selecting import Selector
 from polybus.partition.settings import EntitySettings
 from polybus.promise import Promise, Reply
 
@@ -214,6 +215,14 @@ class PartitionClient:
 
     def take_away(self, log_id: int, reply: Reply, context: object) -> bool:
         """Removes the next message at hand, and replies with the delivery; False where none is at hand."""
+        raise NotImplementedError
+
+    def take_selected(self, log_id: int, selector: Selector, count: int) -> list[Delivery]:
+        """Messages at hand that the selector wants, locked; the listener hears when there may be more."""
+        raise NotImplementedError
+
+    def take_away_selected(self, log_id: int, selector: Selector, count: int, reply: Reply, context: object) -> int:
+        """Removes such messages, and replies with each delivery; gives how many."""
         raise NotImplementedError
 
     def take_deferred(

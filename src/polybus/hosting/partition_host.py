@@ -30,6 +30,7 @@ from polybus.partition.entry import Entry
 from polybus.partition.log import Log
 from polybus.partition.output import Output
 from polybus.partition.records import sealed
+from polybus.partition.selecting import Selector
 from polybus.partition.sessions import Session
 from polybus.partition.settings import EntitySettings
 from polybus.promise import Loop, Promise, Reply, TimerHandle, pause
@@ -293,6 +294,32 @@ class PartitionHost(PartitionClient):
             return False
         broker.out().replies.append((reply, context, self.delivery(broker, entry)))
         return True
+
+    def take_selected(self, log_id: int, selector: Selector, count: int) -> list[Delivery]:
+        broker = self.broker
+        if broker is None:
+            return []
+        entries = self._selected(broker, log_id, selector, count, True)
+        for entry in entries:
+            if entry.locked_until_ms < self._armed_mono_ms:
+                self.locked_until(entry.locked_until_ms)
+        return [self.delivery(broker, entry) for entry in entries]
+
+    def take_away_selected(self, log_id: int, selector: Selector, count: int, reply: Reply, context: object) -> int:
+        broker = self.broker
+        if broker is None:
+            return 0
+        entries = self._selected(broker, log_id, selector, count, False)
+        for entry in entries:
+            broker.out().replies.append((reply, context, self.delivery(broker, entry)))
+        return len(entries)
+
+    def _selected(self, broker: Broker, log_id: int, selector: Selector, count: int, lock: bool) -> list[Entry]:
+        log = broker.log(log_id)
+        entries = receiving.take_selected(broker, log, self._clock.now(), self.index, selector, count, lock)
+        if log.wants_page():
+            self._load_page(broker, log)
+        return entries
 
     def delivery(self, broker: Broker, entry: Entry) -> Delivery:
         """The entry as data, with its lock as it is now."""

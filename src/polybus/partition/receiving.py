@@ -12,6 +12,7 @@ from polybus.partition.log import Log
 from polybus.partition.peeking import peek
 from polybus.partition.reading import find, let_go, load_bodies, rows_of, settled_between, whole
 from polybus.partition.records import Stored
+from polybus.partition.selecting import Selector, pop_selected
 from polybus.partition.storing import note, remove
 from polybus.rows import Row, Scan
 
@@ -24,6 +25,7 @@ __all__ = [
     "take",
     "take_away",
     "take_deferred",
+    "take_selected",
 ]
 
 
@@ -42,6 +44,20 @@ def take_away(broker: Broker, log: Log, now: Now) -> Entry | None:
     if entry is not None:
         _remove_taken(broker, entry, now)
     return entry
+
+
+def take_selected(
+    broker: Broker, log: Log, now: Now, index: int, selector: Selector, count: int, lock: bool
+) -> list[Entry]:
+    """Messages at hand that the selector wants, locked, or removed as `take_away` does."""
+    entries = pop_selected(log, index, broker.token_head, now.wall_ms, selector, count)
+    for entry in entries:
+        if lock:
+            broker.lock(entry, now, None)
+            log.settings.accessed_ms = now.wall_ms
+        else:
+            _remove_taken(broker, entry, now)
+    return entries
 
 
 def _remove_taken(broker: Broker, entry: Entry, now: Now) -> None:

@@ -11,8 +11,6 @@ from polybus.amqp.terminus import Source, Target
 from polybus.amqp.types import Symbol, UInt, symbol_array
 from tests.unit.gateway.amqp_kit import Client, SimBus, rejection, text
 
-SELECTOR = Symbol("apache.org:selector-filter:string")
-
 
 @pytest.fixture
 def sim() -> SimBus:
@@ -30,6 +28,7 @@ def source(address: str | None, *capabilities: str, **fields: Any) -> Source:
     others: list[object] = [None] * 11
     others[1] = UInt(2) if fields.get("durable") else None
     others[4] = fields.get("dynamic", False)
+    others[6] = Symbol("copy") if "topic" in capabilities else None  # as JMS writes it
     others[10] = symbol_array(list(capabilities)) if capabilities else None
     return Source(address, fields.get("filter"), others)
 
@@ -46,6 +45,10 @@ def receive(client: Client, wanted: Source, credit: int = 10) -> int:
     client.expect_attached()
     client.flow(handle, credit)
     return handle
+
+
+def active(sim: SimBus, name: str) -> int:
+    return sim.namespace.entity(name).counts().result().active
 
 
 def subscriptions(sim: SimBus, topic: str) -> list[str]:
@@ -138,6 +141,19 @@ class TestSubscriptions:
         client.run(1)
         assert subscriptions(sim, "t") == []
 
+    def test_a_shared_one_divides_its_messages(self, sim: SimBus, client: Client) -> None:
+        sim.topic("t")
+        for handle in (101, 102):
+            shared = source("t", "topic", "shared", "global", durable=True)
+            client.send(Attach(f"name|global{handle}", handle, True, shared, Target("here")))
+            client.expect_attached()
+            client.flow(handle, 10)
+        assert subscriptions(sim, "t") == ["name"]
+        sender = client.sender("t")
+        for _ in range(4):
+            client.transfer(sender, text("x"))
+        assert sorted(got.handle for got in client.deliveries()) == [101, 101, 102, 102]
+
     def test_many_go_at_once_when_their_connection_does(self, sim: SimBus, client: Client) -> None:
         sim.topic("t")
         for _ in range(5):
@@ -174,7 +190,7 @@ class TestAnonymousSenders:
         client.expect_attached()
         for name in ("a", "b", "a"):
             assert client.outcome(handle, text("x", to=name)).descriptor == 0x24
-        assert [sim.namespace.entity(name).counts().active for name in ("a", "b")] == [2, 1]
+        assert [active(sim, name) for name in ("a", "b")] == [2, 1]
 
     def test_what_says_nothing_or_names_a_part_is_refused(self, sim: SimBus, client: Client) -> None:
         sim.queue("a")
@@ -194,7 +210,7 @@ class TestAnonymousSenders:
         handle = client.attach(False, Source("here"), Target(None))
         client.expect_attached()
         assert client.outcome(handle, text("x", to="new")).descriptor == 0x24
-        assert sim.namespace.entity("new").counts().active == 1
+        assert active(sim, "new") == 1
 
     def test_without_on_demand_it_is_not_found(self, sim: SimBus, client: Client) -> None:
         sim.gateway.on_demand = False

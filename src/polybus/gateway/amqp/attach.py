@@ -25,12 +25,13 @@ from polybus.errors import (
 )
 from polybus.gateway.amqp.addresses import Place, address_of, parsed, session_filter, uri_of
 from polybus.gateway.amqp.anonymous import AnonymousSendLink
+from polybus.gateway.amqp.browse import BrowseLink, is_browsing
 from polybus.gateway.amqp.cbs import CBS, TokenLink
 from polybus.gateway.amqp.coordinator import CoordinatorLink
 from polybus.gateway.amqp.errors import amqp_error, condition_of, description_of, new_tracking_id
 from polybus.gateway.amqp.management import ManagementLink, management_key
 from polybus.gateway.amqp.on_demand import ForLink, Wish, refuse_temporary
-from polybus.gateway.amqp.receive import ReceiveLink
+from polybus.gateway.amqp.receive import ReceiveLink, SelectingLink
 from polybus.gateway.amqp.requests import ANY_RIGHT, ReplyLink
 from polybus.gateway.amqp.selectors import selector_of
 from polybus.gateway.amqp.send import TRANSFER_DESTINATION, SendLink
@@ -264,6 +265,10 @@ def _attach_receiver(
     place.entity.check_receivable(address)
     if place.entity.receivers >= AMQP_RECEIVERS_PER_ENTITY:
         raise QuotaExceeded(f"'{place.path}' has {AMQP_RECEIVERS_PER_ENTITY} receivers, and may not have more.")
+    selector = selector_of(attach.source)
+    if owned is None and is_browsing(attach.source):
+        BrowseLink(endpoint, link, place, selector).start()
+        return
     wanted = session_filter(attach.source)
     if place.entity.requires_session(address):
         if wanted is None:
@@ -272,6 +277,8 @@ def _attach_receiver(
         return
     if wanted is not None:
         raise InvalidOperation(NO_SESSIONS)
-    end = ReceiveLink(endpoint, link, place)
+    # A subscription that was made for the link has the selector as its rule.
+    alone = selector is None or owned is not None
+    end = ReceiveLink(endpoint, link, place) if alone else SelectingLink(endpoint, link, place, selector or "")
     end.owned = owned
-    end.start()
+    end.start(selector is not None)

@@ -18,10 +18,12 @@ from polybus.amqp.events import OutgoingDelivery
 from polybus.amqp.outgoing import OutgoingLink
 from polybus.errors import PolybusError
 from polybus.gateway.amqp.addresses import Place
+from polybus.gateway.amqp.selectors import in_force
 from polybus.gateway.amqp.settling import SettlingLink
 from polybus.limits import AMQP_UNSETTLED_DELIVERIES
 from polybus.message.rendering import render
 from polybus.namespace.delivery.source import Delivery, Source, give_back
+from polybus.partition.selecting import Selector
 from polybus.promise import Promise
 
 if TYPE_CHECKING:
@@ -226,8 +228,9 @@ class ReceiveLink(ReceivingLink):
         super().__init__(endpoint, link, place)
         self._source: Source = place.entity.source(place.address)
 
-    def start(self) -> None:
-        self.endpoint.handle(self.link.accept())
+    def start(self, selected: bool = False) -> None:
+        """`selected` tells that the client's selector is in force, here or where its messages come from."""
+        self.endpoint.handle(self.link.accept(source=in_force(self.link.attach.source, selected)))
 
     def want(self) -> None:
         self._source.want(self)
@@ -237,3 +240,19 @@ class ReceiveLink(ReceivingLink):
 
     def drained(self) -> Promise[None]:
         return self._source.drained()
+
+
+class SelectingLink(ReceiveLink):
+    """A receiver that wants only what its selector lets through. A `SelectingReceiver` of the namespace."""
+
+    __slots__ = ("selector",)
+
+    def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: Place, sql: str) -> None:
+        super().__init__(endpoint, link, place)
+        self.selector = Selector(sql)
+
+    def want(self) -> None:
+        self._source.want_selected(self)
+
+    def stop_wanting(self) -> None:
+        self._source.forget_selecting(self)

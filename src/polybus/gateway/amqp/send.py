@@ -72,10 +72,6 @@ class SendingLink(LinkEnd):
     def stats_of(self, entity: Entity) -> EntityStats:
         return self.endpoint.gateway.stats.entity(self.namespace.name, entity.name)
 
-    def places(self) -> list[Place]:
-        found = super().places()
-        return found if self._destination is None else [*found, self._destination]
-
     def delivered(self, delivery: Delivery) -> None:
         try:
             messages = self._messages(delivery)
@@ -202,6 +198,10 @@ class SendLink(SendingLink):
 
     def check_place(self, place: Place) -> None:
         place.entity.check_sendable()
+
+    def places(self) -> list[Place]:
+        found = super().places()
+        return found if self._destination is None else [*found, self._destination]
 
     def send(self, delivery: Delivery, messages: list[Message]) -> None:
         self.send_to(self._target, self._stats, self._via, delivery, messages)

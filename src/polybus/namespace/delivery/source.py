@@ -8,13 +8,15 @@ partition that is empty or gone.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Protocol
 
 from polybus.errors import PolybusError
 from polybus.hosting.partition_client import Delivery, LogListener, PartitionClient
+from polybus.partition.selecting import Selector
 from polybus.promise import Promise
 
-__all__ = ["Delivery", "Receiver", "Source", "deliver_removed", "give_back"]
+__all__ = ["Delivery", "Receiver", "SelectingReceiver", "Source", "deliver_removed", "give_back"]
 
 
 class Receiver(Protocol):
@@ -30,6 +32,12 @@ class Receiver(Protocol):
         """A message that was to be removed for this receiver could not be: it may come again."""
 
 
+class SelectingReceiver(Receiver, Protocol):
+    """One that wants only what its selector lets through."""
+
+    selector: Selector
+
+
 class Source(LogListener):
     def __init__(self, name: str, log_id: int, partitions: list[PartitionClient]) -> None:
         self.name = name
@@ -40,6 +48,10 @@ class Source(LogListener):
         self._wanting: deque[Receiver] = deque()
         self._known: set[Receiver] = set()
         """Those in `_wanting`: a receiver says that it has credit again and again, and there may be thousands."""
+        self._selecting: dict[SelectingReceiver, None] = {}
+        """Those with a selector, who have credit: they look first, for others take whatever there is."""
+        self.watchers: dict[object, Callable[[], None]] = {}
+        """Whoever only looks, and wants to know that there may be more to look at."""
         self._searching = 0
         """Partitions that look in their stores for more."""
         self._drains: list[Promise[None]] = []
@@ -57,9 +69,14 @@ class Source(LogListener):
 
     def available(self, partition: PartitionClient) -> None:
         """The partition may have a message to give."""
+        if self._selecting:
+            self._select_from(partition)
         self._queue(partition)
         if self._wanting:
             self.pump()
+        if self.watchers:
+            for watcher in list(self.watchers.values()):
+                watcher()
 
     def _queue(self, partition: PartitionClient) -> None:
         if partition.index not in self._queued:
@@ -80,11 +97,42 @@ class Source(LogListener):
             self._known.remove(receiver)
             self._wanting.remove(receiver)
 
+    def want_selected(self, receiver: SelectingReceiver) -> None:
+        """The receiver has credit for what it selects."""
+        self._selecting[receiver] = None
+        for partition in self.partitions:
+            if receiver.credit <= 0:
+                break
+            if partition.available:
+                self._select_for(receiver, partition)
+
+    def forget_selecting(self, receiver: SelectingReceiver) -> None:
+        self._selecting.pop(receiver, None)
+
+    def _select_from(self, partition: PartitionClient) -> None:
+        for receiver in list(self._selecting):
+            if receiver.credit > 0:
+                self._select_for(receiver, partition)
+
+    def _select_for(self, receiver: SelectingReceiver, partition: PartitionClient) -> None:
+        selector, count = receiver.selector, receiver.credit
+        if receiver.deletes:
+            taken = partition.take_away_selected(self.log_id, selector, count, deliver_removed, receiver)
+            receiver.credit -= taken
+            self.delivered += taken
+        else:
+            for delivery in partition.take_selected(self.log_id, selector, count):
+                receiver.credit -= 1
+                self.delivered += 1
+                receiver.deliver(delivery)
+        if receiver.credit <= 0:
+            self._selecting.pop(receiver, None)
+
     def drained(self) -> Promise[None]:
         """Settled when everything that was there for the wanting receivers has been handed over."""
         promise: Promise[None] = Promise()
         self.pump()
-        if self._searching and self._wanting:
+        if self._searching and (self._wanting or self._selecting):
             self._drains.append(promise)
         else:
             promise.resolve(None)
@@ -139,7 +187,7 @@ class Source(LogListener):
         self._settle_drains()
 
     def _settle_drains(self) -> None:
-        if self._searching == 0 or not self._wanting:
+        if self._searching == 0 or not (self._wanting or self._selecting):
             drains, self._drains = self._drains, []
             for promise in drains:
                 promise.resolve(None)
