@@ -588,3 +588,17 @@ LIVE_ENTITIES_PER_TURN = 50
 """Entities that are counted before others get their turn of the loop, as for metrics."""
 LIVE_STREAMS = 64
 """Pages that may watch at once."""
+
+# --- gateway: what runners tell of pipelines ---
+PIPELINE_TOLD_BYTES = 2 * 1024 * 1024
+"""What a runner tells of one pipeline at a time; most of it is a report, a page of some hundred kilobytes."""
+PIPELINES_TOLD = 200
+"""Pipelines that are remembered; they are in memory only."""
+PIPELINE_TOLD_MS = 24 * 3_600_000
+"""How long a pipeline is remembered that nobody tells of any more: one looks in the morning at what ran at night."""
+PIPELINE_SILENT_MS = 30_000
+"""A runner that has told nothing for so long is taken for gone; it tells every few seconds."""
+PIPELINE_TELL_SECONDS = 5.0
+"""How often a runner tells the bus of its pipelines."""
+PIPELINE_TOLD_RUNS = 20
+"""Runs of a pipeline that are told: the last ones."""

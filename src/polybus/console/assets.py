@@ -3,7 +3,7 @@
 The version is a hash of all files, so that a browser may keep each of them for good and never mixes two versions. The
 page itself is never kept. Its policy allows scripts and styles from these files alone, none written into the page, and
 no text that becomes markup: what a message says can only ever be shown (`trusted-types` names the one place that reads
-XML).
+markup).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _POLICY: Final = "; ".join(
         "form-action 'none'",
         "frame-ancestors 'none'",
         "require-trusted-types-for 'script'",
-        "trusted-types polybus-atom",
+        "trusted-types polybus-markup",
     )
 )
 _HEADERS: Final = {

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from polybus.errors import Unauthorized
+from polybus.gateway.pipelines import PipelineBoard
 from polybus.gateway.sas import (
     MALFORMED_TOKEN,
     Rights,
@@ -85,6 +86,7 @@ class Gateway:
         """Whether clients' links make the entities that they ask for (docs/protocol/amqp.md#on-demand)."""
         self.turns = Turns()
         self.stats = Stats()
+        self.pipelines = PipelineBoard()
         self.outgoing: Path | None = None
         """Where copies of the bus are made before they leave; None where there is no place for them."""
         self.connections: dict[Connected, None] = {}

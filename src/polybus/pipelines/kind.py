@@ -64,6 +64,8 @@ class Context:
     """Set when the runner ends: jobs look at it between steps, and wait with it instead of sleeping."""
     landed: Landed | None = None
     """What the batches since the last report have put into a lake, where they put anything there."""
+    report: str | None = None
+    """The page that the pipeline has last written, where it writes one."""
     ends: bool = False
     """Whether a query is to end when it has read what there is: with --once, and where it recurs."""
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from polybus.pipelines.declaration import Declaration
 from polybus.pipelines.page import METRICS_TYPE, Answer, Page, json_answer
 from polybus.pipelines.runner import Runner
+from polybus.pipelines.telling import BusTeller
 from polybus.spark import session
 
 
@@ -30,7 +31,8 @@ def serve(
                 running.append(runner)
                 prepare(runner)
                 say(f"ready pipelines={len(runner.pipelines)}")
-                return runner.run()
+                with BusTeller(runner):
+                    return runner.run()
         finally:
             spark.stop()
     finally:

@@ -129,7 +129,8 @@ class SkewKind(StreamKind):
         finally:
             bus.close()
         skew = self._skew(session, since, lags)
-        write_page(self._folder / PAGE, skew.html())
+        context.report = skew.html()
+        write_page(self._folder / PAGE, context.report)
         context.metrics.put("polybus_pipeline_skew_imbalance", skew.imbalance, pipeline=self.name)
         context.metrics.put("polybus_pipeline_skew_hottest_key_share", skew.hottest_share, pipeline=self.name)
         return skew

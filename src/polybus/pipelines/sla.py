@@ -98,7 +98,8 @@ class SlaKind(JobKind):
         since = datetime.now(UTC) - timedelta(milliseconds=self._keep_ms)
         remove_older(self._table, since)
         sla = self._sla(session, since)
-        write_page(self._folder / PAGE, sla.html())
+        context.report = sla.html()
+        write_page(self._folder / PAGE, context.report)
         return {**figures, **_last(sla)}
 
     def _ask_for_events(self, bus: BusClient, log: LogState) -> None:

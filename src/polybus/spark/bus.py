@@ -146,6 +146,10 @@ class BusClient:
         found: list[dict[str, Any]] = self._transport.json("GET", f"{self._path}/partitions")["partitions"]
         return found
 
+    def tell_pipeline(self, name: str, told: dict[str, Any]) -> None:
+        """Says how a pipeline is, for those who look at the bus."""
+        self._transport.json("PUT", f"{self._path}/pipelines/{quote(name, safe='')}", told)
+
     def cursors(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = self._transport.json("GET", f"{self._path}/cursors")["cursors"]
         return found

@@ -1,4 +1,4 @@
-// The management API: entities, subscriptions and rules as XML inside of ATOM. The one place that reads XML.
+// The management API: entities, subscriptions and rules as XML inside of ATOM. The one place that reads markup.
 import { call } from "./api.js";
 
 const VERSION = "api-version=2021-05";
@@ -6,11 +6,14 @@ const SERVICE_BUS = "http://schemas.microsoft.com/netservices/2010/10/servicebus
 const INSTANCE = "http://www.w3.org/2001/XMLSchema-instance";
 
 // The page's policy lets no text become a document but through this door; what comes out is only ever read.
-const door = globalThis.trustedTypes?.createPolicy("polybus-atom", { createHTML: (text) => text });
+const door = globalThis.trustedTypes?.createPolicy("polybus-markup", { createHTML: (text) => text });
 
 function parse(text) {
   return new DOMParser().parseFromString(door ? door.createHTML(text) : text, "application/xml");
 }
+
+/** A page that a pipeline wrote, to be looked through; it is never shown as it is. */
+export const parseHtml = (text) => new DOMParser().parseFromString(door ? door.createHTML(text) : text, "text/html");
 
 const escaped = (text) =>
   String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;").replace(/"/g, "&quot;");

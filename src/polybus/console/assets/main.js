@@ -8,7 +8,7 @@ import { Login, mark } from "./pages/login.js";
 import { Overview } from "./pages/overview.js";
 import { Entities } from "./pages/entities.js";
 import { EntityPage } from "./pages/entity.js";
-import { Pipelines } from "./pages/pipelines.js";
+import { Pipeline, Pipelines } from "./pages/pipelines.js";
 import { Stores } from "./pages/stores.js";
 import { Faults } from "./pages/faults.js";
 
@@ -29,6 +29,7 @@ function pageOf([name, ...rest]) {
   if (!name) return html`<${Overview} />`;
   if (name === "entities") return html`<${Entities} />`;
   if (name === "entity") return html`<${EntityPage} key=${rest[0]} path=${rest[0]} tab=${rest[1] ?? "overview"} rest=${rest.slice(2)} />`;
+  if (name === "pipelines" && rest.length === 2) return html`<${Pipeline} key=${rest.join("/")} entity=${rest[0]} name=${rest[1]} />`;
   if (name === "pipelines") return html`<${Pipelines} />`;
   if (name === "stores") return html`<${Stores} />`;
   if (name === "faults" && session.value.faults && may("Manage")) return html`<${Faults} />`;

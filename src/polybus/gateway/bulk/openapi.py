@@ -39,6 +39,8 @@ def openapi() -> dict[str, Any]:
             **_jobs(),
             "/$polybus/stores": {"get": _of_namespace("All messaging stores")},
             "/$polybus/cursors": {"get": _of_namespace("All cursors of the namespace")},
+            "/$polybus/pipelines": {"get": _of_namespace("All pipelines that runners tell of")},
+            **_pipelines(),
         },
         "components": {
             "securitySchemes": {"sas": {"type": "apiKey", "in": "header", "name": "Authorization"}},
@@ -111,6 +113,17 @@ def _reading() -> dict[str, Any]:
             ),
             "put": _operation("Start or stop keeping events", [], "Manage", {"enabled": {"type": "boolean"}}),
         },
+    }
+
+
+def _pipelines() -> dict[str, Any]:
+    name = {"name": "pipeline", "in": "path", "required": True, "schema": _TEXT}
+    told = {"state": _TEXT, "kind": _TEXT, "what": _TEXT, "report": _TEXT, "lag": _INTEGER}
+    return {
+        f"{_ENTITY}/pipelines/{{pipeline}}": {
+            "put": _operation("A runner tells of a pipeline", [name], "Listen", told),
+            "get": _operation("One pipeline with its runs and its report", [name], "Listen"),
+        }
     }
 
 

@@ -36,6 +36,7 @@ from polybus.gateway.bulk.jobs import (
     post_undefer,
 )
 from polybus.gateway.bulk.openapi import openapi
+from polybus.gateway.bulk.pipelines import get_pipeline, put_pipeline
 from polybus.gateway.bulk.reads import get_browse, get_events, get_log, get_range
 from polybus.gateway.bulk.sessions import get_sessions
 from polybus.gateway.bulk.writes import get_producer, post_abort, post_move, post_publish, post_stage
@@ -76,6 +77,7 @@ _ROUTES: tuple[tuple[tuple[str | None, ...], dict[str, tuple[Handler, Rights]]],
             "DELETE": (delete_cursor, Rights.LISTEN),
         },
     ),
+    (("pipelines", None), {"PUT": (put_pipeline, Rights.LISTEN), "GET": (get_pipeline, Rights.LISTEN)}),
     (("scheduled", "cancel"), {"POST": (post_cancel, Rights.SEND)}),
     (("scheduled", "move"), {"POST": (post_reschedule, Rights.SEND)}),
     (("producers", None), {"GET": (get_producer, Rights.SEND)}),
@@ -112,14 +114,14 @@ async def handle_bulk(call: HttpCall, panel: FaultPanel | None) -> Response:
         return handle_jobs(call, segments[1:])
     if segments == ["backup"]:
         return await get_backup(call)
-    if segments not in (["openapi.json"], ["stores"], ["cursors"]):
+    if segments not in (["openapi.json"], ["stores"], ["cursors"], ["pipelines"]):
         raise EntityNotFound(f"There is nothing at '{call.path[:200]}'.")
     if call.method != "GET":
         raise not_allowed(call.method)
     if segments == ["openapi.json"]:
         return answer(openapi())
     authorize(call, "", Rights.MANAGE)
-    return answer(_stores(call) if segments == ["stores"] else _cursors(call))
+    return answer(_OF_THE_NAMESPACE[segments[0]](call))
 
 
 async def _of_entity(call: HttpCall, segments: list[str]) -> Response:
@@ -172,3 +174,14 @@ def _cursors(call: HttpCall) -> dict[str, object]:
         for cursor in bus.cursors.of(entity)
     ]
     return {"cursors": found}
+
+
+def _pipelines(call: HttpCall) -> dict[str, object]:
+    return {"pipelines": [told.short() for told in call.gateway.pipelines.of(call.namespace)]}
+
+
+_OF_THE_NAMESPACE: dict[str, Callable[[HttpCall], dict[str, object]]] = {
+    "stores": _stores,
+    "cursors": _cursors,
+    "pipelines": _pipelines,
+}

@@ -63,6 +63,8 @@ class Live:
                 sample = self._sample(call.namespace, scope)
                 await sample.refresh()
                 frame = {**sample.frame, "stores": _stores(self._gateway, grant)}
+                if not scope and grant.rights & Rights.MANAGE == Rights.MANAGE:
+                    frame["pipelines"] = [told.short() for told in self._gateway.pipelines.of(call.namespace)]
                 if first:
                     frame["history"] = list(sample.history)
                 if focus:
