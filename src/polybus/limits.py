@@ -281,6 +281,14 @@ HANDSHAKE_SECONDS = 10.0
 LISTEN_BACKLOG = 1_024
 OPEN_FILES = 65_536
 """The process raises its limit of open files to this where it may: five thousand connections and their stores."""
+STRANGERS = 1_000
+"""Sockets of clients that have not shown who they are, over all protocols; a newer one takes the place of the oldest."""
+STORE_DESCRIPTORS = 288
+"""Descriptors that are kept for one messaging store: its table files, logs and locks."""
+DESCRIPTORS_IN_TURN = 32
+"""Descriptors by which clients may reach into the rest while strangers that were dropped for them are being closed."""
+DESCRIPTORS_RESERVED = 128
+"""Descriptors for everything else: listeners, the loop, the catalogue's log, a file that an operator asks for."""
 DISK_RESERVE_BYTES = 256 * 1024 * 1024
 """Free space below which nothing may be sent, so that receiving and settling can still be written."""
 DISK_CHECK_SECONDS = 2.0
@@ -292,6 +300,17 @@ STOP_SECONDS = 8.0
 """How long a stop waits for clients to hear of it before their sockets are closed."""
 HTTP_HEADER_BYTES = 96 * 1024
 """Request line and headers together: 64 KiB of message properties travel as headers, and some more."""
+HTTP_HEAD_SECONDS = 10.0
+"""From the first byte of a request to the end of its headers; a client that sends a byte now and then would stay."""
+HTTP_UNREAD_SECONDS = 300.0
+"""How long an answer waits for a client that reads nothing of it: as long as a receive may wait for a message."""
+HTTP_CONNECTIONS = 5_000
+"""Open connections for HTTP, as many as AMQP may have."""
+HTTP_TURN_LINES = 200
+"""Lines that are read of one connection in one turn of the loop: each is a header, or the frame of a chunk."""
+HTTP_TURN_BYTES = 64 * 1024
+WEBSOCKET_TURN_BYTES = 4 * 1024
+"""Bytes of the same: 600 of the smallest WebSocket frames, a few milliseconds."""
 HTTP_KEEP_ALIVE_SECONDS = 120
 """Receives over one kept connection are answered from its cache; docs recommend keeping it (C6)."""
 

@@ -237,6 +237,7 @@ class Node:
         tls = self._tls_context()
         panel = None if self.options.production else self
         amqp, http = amqp_protocol(self.gateway), http_protocol(self.gateway, panel, self._on_loopback)
+        sockets = self.gateway.sockets
         for name, port in (
             ("amqp", self.options.amqp_port),
             ("http", self.options.http_port),
@@ -244,7 +245,7 @@ class Node:
         ):
             if port is None:
                 continue
-            listener = Listener(amqp, http, tls, require_tls=self.options.tls is TlsUse.REQUIRED)
+            listener = Listener(amqp, http, tls, require_tls=self.options.tls is TlsUse.REQUIRED, admit=sockets.admit)
             self.addresses[name] = listener.bind(self.options.host, port)
             self.gateway.hosts.append(self.addresses[name][0])
             listener.start()

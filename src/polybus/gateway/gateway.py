@@ -27,6 +27,7 @@ from polybus.gateway.sas import (
     refusal,
     signed_here,
 )
+from polybus.gateway.sockets import Sockets
 from polybus.gateway.stats import Stats
 from polybus.gateway.turns import Turns
 from polybus.namespace.bus import Bus
@@ -87,6 +88,7 @@ class Gateway:
         self.turns = Turns()
         self.stats = Stats()
         self.pipelines = PipelineBoard()
+        self.sockets = Sockets(len(bus.stores))
         self.outgoing: Path | None = None
         """Where copies of the bus are made before they leave; None where there is no place for them."""
         self.connections: dict[Connected, None] = {}

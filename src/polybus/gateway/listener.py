@@ -36,8 +36,10 @@ class Listener:
         tls: ssl.SSLContext | None,
         *,
         require_tls: bool = False,
+        admit: Callable[[socket.socket], bool] | None = None,
     ) -> None:
-        """`require_tls` hangs up on whoever speaks without."""
+        """`require_tls` hangs up on whoever speaks without; `admit` says whether there is room for a client."""
+        self._admit = admit
         self._amqp = amqp
         self._http = http
         self.tls = tls
@@ -78,6 +80,9 @@ class Listener:
                     raise
                 log.warning("no more connections can be taken for now: %s", error)
                 await asyncio.sleep(0.1)
+                continue
+            if self._admit is not None and not self._admit(client):
+                client.close()
                 continue
             task = loop.create_task(self._receive(client))
             self._arriving.add(task)

@@ -12,7 +12,7 @@ from polybus import limits
 from polybus.gateway.amqp.transport import AmqpProtocol
 from polybus.gateway.gateway import Gateway
 from polybus.gateway.http.app import make_app
-from polybus.gateway.http.protocol import HttpProtocol
+from polybus.gateway.http.protocol import HttpProtocol, WebSocketProtocol
 from polybus.gateway.listener import ProtocolFactory
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def http_protocol(gateway: Gateway, faults: FaultPanel | None, open_metrics: boo
     config = uvicorn.Config(
         make_app(gateway, faults=faults, open_metrics=open_metrics),
         http="h11",
-        ws="wsproto",
+        ws=WebSocketProtocol,
         lifespan="off",
         access_log=False,
         log_config=None,
@@ -46,7 +46,7 @@ def http_protocol(gateway: Gateway, faults: FaultPanel | None, open_metrics: boo
     state = ServerState()
 
     def protocol() -> asyncio.Protocol:
-        made = HttpProtocol(config=config, server_state=state, app_state={})
+        made = HttpProtocol(config=config, server_state=state, app_state={}, known=gateway.sockets.known)
         assert isinstance(made, asyncio.Protocol)
         return made
 

@@ -13,7 +13,7 @@ from polybus.limits import KEY_CHARACTERS
 from polybus.rules import tree
 from polybus.rules.compiler import compile_expression
 from polybus.rules.convert import converted
-from polybus.rules.evaluation import Budget, Evaluation, IdSource, no_ids
+from polybus.rules.evaluation import Evaluation, IdSource, RuleBudget, no_ids
 from polybus.rules.failure import action_failed, out_of_range
 from polybus.rules.filters import same_values
 from polybus.rules.nodes import SyntaxNode
@@ -68,9 +68,11 @@ class SqlAction:
     def text(self) -> str:
         return self.expression
 
-    def apply(self, view: MessageView, ids: IdSource = no_ids, budget: Budget | None = None) -> list[PropertyChange]:
+    def apply(
+        self, view: MessageView, ids: IdSource = no_ids, budget: RuleBudget | None = None
+    ) -> list[PropertyChange]:
         """The changes, one for each property that was set or removed; RuleEvaluationError if one fails."""
-        budget = Budget() if budget is None else budget
+        budget = RuleBudget() if budget is None else budget
         draft = _Draft(view)
         for step in self._steps:
             # Each statement sees the properties as the one before left them: they are laid out anew.

@@ -25,7 +25,7 @@ def no_ids() -> UUID:
     raise BugError("newid() was evaluated, but no source of ids was given.")
 
 
-class Budget:
+class RuleBudget:
     """How much work the rules of a topic may still be for one message, in steps; see `limits.RULE_BUDGET`.
 
     It counts work, not time, so that the same message is judged the same way each time.
@@ -42,9 +42,9 @@ class Budget:
 
 
 class Evaluation:
-    def __init__(self, view: MessageView, ids: IdSource = no_ids, budget: Budget | None = None) -> None:
+    def __init__(self, view: MessageView, ids: IdSource = no_ids, budget: RuleBudget | None = None) -> None:
         self.ids = ids
-        self.budget = Budget() if budget is None else budget
+        self.budget = RuleBudget() if budget is None else budget
         self.user = view.user()
         self.names = dict(self.user)
         """User properties by every name that was asked for, None for those that the message lacks."""

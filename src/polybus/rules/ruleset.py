@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from polybus.errors import EntityAlreadyExists, EntityNotFound, QuotaExceeded
 from polybus.limits import CORRELATION_RULES_PER_TOPIC, SQL_RULES_PER_TOPIC
-from polybus.rules.evaluation import Budget, Evaluation, IdSource, no_ids
+from polybus.rules.evaluation import Evaluation, IdSource, RuleBudget, no_ids
 from polybus.rules.failure import RuleEvaluationError, budget_spent
 from polybus.rules.filters import CorrelationFilter, Filter, SqlFilter
 from polybus.rules.rule import Copy, Rule
@@ -123,7 +123,7 @@ class TopicRules:
         if self._selection.is_fixed and not self._acting:
             return copies
         failures: list[Failure] = []
-        budget = Budget()
+        budget = RuleBudget()
         selected = self._selection.select(Evaluation(view, ids, budget), failures)
         if budget.left < 0:
             failures.extend(self._unjudged(selected))
@@ -163,7 +163,7 @@ def _counted(filter: Filter) -> tuple[int, int]:  # noqa: A002
 
 
 def _acted(
-    selected: list[PlacedRule], view: MessageView, ids: IdSource, budget: Budget, failures: list[Failure]
+    selected: list[PlacedRule], view: MessageView, ids: IdSource, budget: RuleBudget, failures: list[Failure]
 ) -> list[Copy]:
     """A copy for each matching rule with an action; one whose action fails is a failure instead."""
     copies: list[Copy] = []

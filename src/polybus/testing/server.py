@@ -23,7 +23,7 @@ STOP_SECONDS = 30.0
 class ServerProcess(BusAddresses):
     """`polybus serve` on loopback; `restart` takes the same ports again."""
 
-    program = (sys.executable, "-m", "polybus")
+    program: tuple[str, ...] = (sys.executable, "-m", "polybus")
 
     def __init__(self, data: Path, *options: str, environment: dict[str, str] | None = None) -> None:
         super().__init__()

@@ -31,7 +31,7 @@ class Cost:
 class WatchedServer(ServerProcess):
     """`polybus serve`, with its loop timed. `cost` gives what was seen since it was last asked."""
 
-    program = (sys.executable, "-m", "tests.support.siege.watched_program")
+    program: tuple[str, ...] = (sys.executable, "-m", "tests.support.siege.watched_program")
 
     def __init__(self, data: Path, *options: str, environment: dict[str, str] | None = None) -> None:
         data.mkdir(parents=True, exist_ok=True)
@@ -40,6 +40,10 @@ class WatchedServer(ServerProcess):
         watched = {"POLYBUS_STEPS": str(self._report), "PYTHONPATH": paths}
         super().__init__(data, *options, environment={**watched, **(environment or {})})
         self._seen = 0
+
+    def limit_files(self, most: int) -> None:
+        """Starts it with so few descriptors from now on."""
+        self.program = ("prlimit", f"--nofile={most}:{most}", *type(self).program)
 
     def start(self) -> None:
         self._report.unlink(missing_ok=True)

@@ -9,7 +9,7 @@ from tests.unit.rules.rules_kit import Ids, Message
 
 from polybus.limits import RULE_BUDGET, SQL_RULES_PER_TOPIC
 from polybus.rules import CorrelationFilter, Rule, SqlAction, SqlFilter, TopicRules
-from polybus.rules.evaluation import Budget
+from polybus.rules.evaluation import RuleBudget
 from polybus.rules.failure import RuleEvaluationError
 
 LONG = "a" * 31_000
@@ -82,7 +82,7 @@ def test_a_topic_full_of_ordinary_rules_is_judged_to_the_end() -> None:
 
 
 def test_a_single_filter_has_the_budget_too() -> None:
-    budget = Budget()
+    budget = RuleBudget()
     budget.spend(RULE_BUDGET)
     with pytest.raises(RuleEvaluationError, match="too long"):
         budget.spend(1)

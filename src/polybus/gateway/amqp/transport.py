@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 from polybus.gateway.amqp.endpoint import AmqpEndpoint
 from polybus.gateway.gateway import Gateway
@@ -48,12 +49,15 @@ class AsyncioTransport:
 class AmqpProtocol(asyncio.Protocol):
     """One client over TCP or TLS."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, known: Callable[[], None] | None = None) -> None:
+        """`known` is called when the client has shown who it is, where that is not its socket's business."""
         self._gateway = gateway
+        self._known = known
         self._endpoint: AmqpEndpoint | None = None
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._armed_ms: int | None = None
+        self._told = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -66,6 +70,15 @@ class AmqpProtocol(asyncio.Protocol):
         assert self._endpoint is not None
         self._endpoint.feed(data, monotonic_ms())
         self._arm()
+        if self._endpoint is not None and not self._told and self._endpoint.connection.known:
+            self._told = True
+            self._tell_known()
+
+    def _tell_known(self) -> None:
+        if self._known is not None:
+            self._known()
+        elif self._transport is not None:
+            self._gateway.sockets.known(self._transport.get_extra_info("socket"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc

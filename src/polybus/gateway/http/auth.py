@@ -23,6 +23,7 @@ def allow(call: HttpCall, token: str | None, path: str, needed: Rights) -> Grant
     resource = f"sb://{call.namespace.name}/{path}"
     grant = call.gateway.check_token(call.namespace, _bare(token), resource)
     require(grant.rights, needed, resource)
+    call.show_known()
     return grant
 
 

@@ -24,6 +24,9 @@ from polybus.namespace.namespace import Namespace
 CASED_HEADERS = "polybus.headers"
 """Where our protocol class leaves the headers as they came: ASGI has their names in lower case only."""
 
+KNOWN = "polybus.known"
+"""Where it leaves whom to tell that a client has shown who it is."""
+
 _HOST = re.compile(r"[A-Za-z0-9._~-]{1,255}(?::[0-9]{1,5})?|\[[0-9A-Fa-f:.]{2,45}\](?::[0-9]{1,5})?")
 _API_VERSION = re.compile(r"[0-9A-Za-z.-]{1,32}")
 
@@ -67,6 +70,12 @@ class HttpCall:
             raise refusal(415, "The request body must not be compressed.")
         self.query = _query(self.raw_query)
         self.namespace = self._meant()
+
+    def show_known(self) -> None:
+        """The client has shown who it is: its connection is not a stranger's any more."""
+        tell = self.scope.get(KNOWN)
+        if tell is not None:
+            tell()
 
     @property
     def path(self) -> str:

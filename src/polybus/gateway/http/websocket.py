@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
@@ -19,10 +19,13 @@ from starlette.types import Receive, Scope, Send
 from polybus.gateway.amqp.transport import AmqpProtocol
 from polybus.gateway.atom.documents import ERROR_TYPE, error_document
 from polybus.gateway.gateway import Gateway
+from polybus.gateway.http.request import KNOWN
 from polybus.namespace.entities.names import fold
 
 log = logging.getLogger(__name__)
 
+ABORT = "polybus.abort"
+"""Where the protocol leaves the way to end the connection at once."""
 PATH = "/$servicebus/websocket"
 PROTOCOLS = ("amqpwsb10", "amqp")
 """Names under which clients ask for AMQP; the answer repeats the client's own spelling."""
@@ -42,8 +45,8 @@ async def handle_websocket(
         await _refuse(send, refused[0], f"{refused[1]} TrackingId:{tracking_id}")
         return
     await send({"type": "websocket.accept", "subprotocol": _protocol(scope)})
-    transport = WebSocketTransport(send)
-    protocol = AmqpProtocol(gateway)
+    transport = WebSocketTransport(send, scope.get(ABORT))
+    protocol = AmqpProtocol(gateway, scope.get(KNOWN))
     transport.set_protocol(protocol)
     protocol.connection_made(transport)
     try:
@@ -107,9 +110,11 @@ async def _read(transport: WebSocketTransport, protocol: AmqpProtocol, receive: 
 class WebSocketTransport(asyncio.Transport):
     """A WebSocket as the AMQP side sees it: bytes are written at once and leave as fast as the client takes them."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, abort: Callable[[], None] | None = None) -> None:
+        """`abort` ends the connection under the WebSocket: a client that does not read would never see it closed."""
         super().__init__()
         self._send = send
+        self._abort = abort
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
         self._in_flight_bytes = 0
@@ -161,6 +166,8 @@ class WebSocketTransport(asyncio.Transport):
         self._unsent.clear()
         self._unsent_bytes = 0
         self.close()
+        if self._abort is not None:
+            self._abort()
 
     def is_closing(self) -> bool:
         return self._closing
