@@ -19,9 +19,9 @@ from polybus.message.overlay import Overlay
 from polybus.message.peeked import Peeked
 from polybus.message.rendering import Marks
 from polybus.partition.data import Event, ListedSession, LogRange, Moved, Records, Statistics, Transfer
-from polybus.partition.selecting import Selector
 from polybus.partition.settings import EntitySettings
 from polybus.promise import Promise, Reply
+from polybus.rules.selectors import Selector
 
 
 class Delivery(Marks):

@@ -30,11 +30,11 @@ from polybus.partition.entry import Entry
 from polybus.partition.log import Log
 from polybus.partition.output import Output
 from polybus.partition.records import sealed
-from polybus.partition.selecting import Selector
 from polybus.partition.sessions import Session
 from polybus.partition.settings import EntitySettings
 from polybus.promise import Loop, Promise, Reply, TimerHandle, pause
 from polybus.rows import Get, Read
+from polybus.rules.selectors import Selector
 
 MARKS = b"K"
 """Table of marks in every store: a doubtful store's id, then a number of its own; the value names the doubtful rows."""

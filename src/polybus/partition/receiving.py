@@ -12,9 +12,10 @@ from polybus.partition.log import Log
 from polybus.partition.peeking import peek
 from polybus.partition.reading import find, let_go, load_bodies, rows_of, settled_between, whole
 from polybus.partition.records import Stored
-from polybus.partition.selecting import Selector, pop_selected
+from polybus.partition.selecting import pop_selected
 from polybus.partition.storing import note, remove
 from polybus.rows import Row, Scan
+from polybus.rules.selectors import Selector
 
 __all__ = [
     "check_receivable",

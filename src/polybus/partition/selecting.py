@@ -9,43 +9,11 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heapify
-from typing import Final
-from uuid import uuid4
 
-from polybus.message.message import Message
-from polybus.message.rendering import Marks
 from polybus.message.view import View
 from polybus.partition.entry import Entry
 from polybus.partition.log import Log
-from polybus.rules.failure import RuleEvaluationError
-from polybus.rules.filters import SqlFilter
-
-_NOTHING: Final[tuple[bytes, int]] = (b"", 0)
-
-
-class Selector:
-    """What one receiver wants, and how far it has looked in each partition."""
-
-    __slots__ = ("_filter", "_looked")
-
-    def __init__(self, sql: str) -> None:
-        self._filter = SqlFilter(sql)
-        self._looked: dict[int, tuple[bytes, int]] = {}
-        """By partition: in which life of its broker, and up to which rank."""
-
-    def wants(self, message: Message, marks: Marks) -> bool:
-        """What a selector cannot judge it does not want."""
-        try:
-            return self._filter.matches(View(message, marks), uuid4)
-        except RuleEvaluationError:
-            return False
-
-    def looked_to(self, index: int, life: bytes) -> int:
-        found_life, rank = self._looked.get(index, _NOTHING)
-        return rank if found_life == life else 0
-
-    def looked(self, index: int, life: bytes, rank: int) -> None:
-        self._looked[index] = (life, rank)
+from polybus.rules.selectors import Selector
 
 
 def pop_selected(log: Log, index: int, life: bytes, wall_ms: int, selector: Selector, count: int) -> list[Entry]:
@@ -56,7 +24,7 @@ def pop_selected(log: Log, index: int, life: bytes, wall_ms: int, selector: Sele
         if len(found) >= count:
             break
         place = entry.rank
-        if _is_free(entry, wall_ms) and selector.wants(entry.loaded(), entry.marks()):
+        if _is_free(entry, wall_ms) and selector.wants(View(entry.loaded(), entry.marks())):
             found.append(entry)
     selector.looked(index, life, place)
     if found:
@@ -77,7 +45,7 @@ def _among_returned(log: Log, wall_ms: int, selector: Selector, count: int) -> l
     for _, entry in sorted(log.returned, key=_first):
         if len(found) >= count:
             break
-        if _is_free(entry, wall_ms) and selector.wants(entry.loaded(), entry.marks()):
+        if _is_free(entry, wall_ms) and selector.wants(View(entry.loaded(), entry.marks())):
             found.append(entry)
     return found
 

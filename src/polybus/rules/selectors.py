@@ -7,10 +7,14 @@ refused, for a selector that means something else than it says would be worse. d
 from __future__ import annotations
 
 from typing import Final
+from uuid import uuid4
 
 from polybus.errors import RuleSyntaxError
 from polybus.limits import RULE_TEXT_CHARACTERS
+from polybus.rules.failure import RuleEvaluationError
+from polybus.rules.filters import SqlFilter
 from polybus.rules.lexer import END, NAME, Token, tokenize, wrong
+from polybus.rules.view import MessageView
 
 _FIELDS: Final[dict[str, str]] = {
     "JMSMessageID": "sys.MessageId",
@@ -23,6 +27,34 @@ _UNKNOWN: Final = ("JMSDeliveryMode", "JMSPriority", "JMSTimestamp", "JMSDestina
 _BETWEEN: Final = "BETWEEN"
 _BEFORE: Final = ("AND", "OR", "NOT", ",")
 """What ends an operand, besides the parenthesis around it."""
+
+
+_NOTHING: Final[tuple[bytes, int]] = (b"", 0)
+
+
+class Selector:
+    """What one receiver wants, and how far it has looked in each partition."""
+
+    __slots__ = ("_filter", "_looked")
+
+    def __init__(self, sql: str) -> None:
+        self._filter = SqlFilter(sql)
+        self._looked: dict[int, tuple[bytes, int]] = {}
+        """By partition: in which life of its broker, and up to which rank."""
+
+    def wants(self, view: MessageView) -> bool:
+        """What a selector cannot judge it does not want."""
+        try:
+            return self._filter.matches(view, uuid4)
+        except RuleEvaluationError:
+            return False
+
+    def looked_to(self, index: int, life: bytes) -> int:
+        found_life, rank = self._looked.get(index, _NOTHING)
+        return rank if found_life == life else 0
+
+    def looked(self, index: int, life: bytes, rank: int) -> None:
+        self._looked[index] = (life, rank)
 
 
 def selector_sql(text: str) -> str:

@@ -20,14 +20,14 @@ from polybus.gateway.amqp.addresses import Place
 from polybus.gateway.amqp.link_end import LinkEnd
 from polybus.gateway.amqp.selectors import in_force
 from polybus.gateway.sas import Rights
-from polybus.hosting.partition_client import PartitionClient
 from polybus.limits import AMQP_BROWSED_MESSAGES, PEEK_REPLY_BYTES
 from polybus.message.peeked import Peeked
 from polybus.message.rendering import STATE_ACTIVE, render
+from polybus.message.view import View
 from polybus.namespace.delivery.source import Source as MessageSource
 from polybus.numbering import before_first
-from polybus.partition.selecting import Selector
 from polybus.promise import Promise
+from polybus.rules.selectors import Selector
 
 if TYPE_CHECKING:
     from polybus.gateway.amqp.endpoint import AmqpEndpoint
@@ -45,11 +45,23 @@ def is_browsing(source: Source | None) -> bool:
 class BrowseLink(LinkEnd):
     """A look at a queue, a subscription or a dead-letter queue."""
 
-    __slots__ = ("_again", "_at", "_log_id", "_next", "_outgoing", "_reading", "_selector", "_settled", "_source")
+    __slots__ = (
+        "_again",
+        "_at",
+        "_entity_id",
+        "_log_id",
+        "_next",
+        "_outgoing",
+        "_reading",
+        "_selector",
+        "_settled",
+        "_source",
+    )
 
     def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: Place, selector: str | None) -> None:
         super().__init__(endpoint, link, place, Rights.LISTEN)
         self._outgoing = link
+        self._entity_id = place.entity.id
         self._log_id = place.log_id()
         self._selector = None if selector is None else Selector(selector)
         self._settled = link.attach.snd_settle_mode != _UNSETTLED
@@ -110,9 +122,8 @@ class BrowseLink(LinkEnd):
             return
         self._reading = True
         count = min(room, AMQP_BROWSED_MESSAGES)
-        partition = partitions[self._at]
-        promise = partition.peek(self._log_id, self._next[self._at], count, PEEK_REPLY_BYTES, None)
-        promise.then(lambda found: self._found(partition, found))
+        promise = partitions[self._at].peek(self._log_id, self._next[self._at], count, PEEK_REPLY_BYTES, None)
+        promise.then(self._found)
 
     def _round_ends(self) -> None:
         """Nothing more is there: another round where something arrived meanwhile, else who drains is told."""
@@ -123,7 +134,7 @@ class BrowseLink(LinkEnd):
             self._outgoing.drained()
             self.endpoint.wake()
 
-    def _found(self, partition: PartitionClient, promise: Promise[list[Peeked]]) -> None:
+    def _found(self, promise: Promise[list[Peeked]]) -> None:
         self._reading = False
         try:
             found = promise.result()
@@ -134,16 +145,16 @@ class BrowseLink(LinkEnd):
         for item in found:
             if self._room <= 0:
                 return
-            self._next[partition.index] = item.marks.sequence + 1
-            self._show(partition, item)
+            self._next[self._at] = item.marks.sequence + 1
+            self._show(item)
         self._read()
 
-    def _show(self, partition: PartitionClient, item: Peeked) -> None:
+    def _show(self, item: Peeked) -> None:
         if item.marks.state != STATE_ACTIVE:
             return
-        if self._selector is not None and not self._selector.wants(item.message, item.marks):
+        if self._selector is not None and not self._selector.wants(View(item.message, item.marks)):
             return
-        tag = _TAG.pack(partition.entity_id, item.marks.sequence)
+        tag = _TAG.pack(self._entity_id, item.marks.sequence)
         self._outgoing.send(tag, render(item.message, item.marks), self._settled)
         self.endpoint.sent(item.size)
 

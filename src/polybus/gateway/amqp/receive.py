@@ -23,8 +23,8 @@ from polybus.gateway.amqp.settling import SettlingLink
 from polybus.limits import AMQP_UNSETTLED_DELIVERIES
 from polybus.message.rendering import render
 from polybus.namespace.delivery.source import Delivery, Source, give_back
-from polybus.partition.selecting import Selector
 from polybus.promise import Promise
+from polybus.rules.selectors import Selector
 
 if TYPE_CHECKING:
     from polybus.gateway.amqp.endpoint import AmqpEndpoint

@@ -13,8 +13,8 @@ from typing import Protocol
 
 from polybus.errors import PolybusError
 from polybus.hosting.partition_client import Delivery, LogListener, PartitionClient
-from polybus.partition.selecting import Selector
 from polybus.promise import Promise
+from polybus.rules.selectors import Selector
 
 __all__ = ["Delivery", "Receiver", "SelectingReceiver", "Source", "deliver_removed", "give_back"]
 
