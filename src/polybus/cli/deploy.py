@@ -12,7 +12,7 @@ import typer
 from polybus.cli.client import Client
 from polybus.cli.output import REFUSED as EXIT_REFUSED
 from polybus.cli.output import USAGE, CommandFailure
-from polybus.gateway.arm.plan import CREATE, REFUSED, SAME, UPDATE, Change, change_for, check_kinds
+from polybus.gateway.arm.plan import CREATE, REFUSED, SAME, UPDATE, PlannedChange, change_for, check_kinds
 from polybus.templates.evaluation import SUBSCRIPTION
 from polybus.templates.template import Resource, parameters_of, resources_of
 
@@ -84,8 +84,8 @@ def _placed(client: Client, resources: list[Resource]) -> list[Resource]:
 # Plan
 
 
-def _plan(client: Client, resources: list[Resource]) -> list[Change]:
-    changes: list[Change] = []
+def _plan(client: Client, resources: list[Resource]) -> list[PlannedChange]:
+    changes: list[PlannedChange] = []
     made: set[str] = set()
     for each in resources:
         inside = any(each.path.lower().startswith(path) for path in made)
@@ -102,7 +102,7 @@ def _path(resource: Resource) -> str:
     return f"{_GROUP}/{'/'.join(parts)}"
 
 
-def _tell(client: Client, plan: list[Change]) -> None:
+def _tell(client: Client, plan: list[PlannedChange]) -> None:
     rows = [
         {
             "action": change.action,
@@ -129,7 +129,7 @@ def _shown(value: Any) -> str:
 # Deeds
 
 
-def _apply(client: Client, plan: list[Change]) -> None:
+def _apply(client: Client, plan: list[PlannedChange]) -> None:
     counts = dict.fromkeys(_ORDER[:3], 0)
     for change in plan:
         if change.action != SAME:

@@ -6,7 +6,7 @@ from typing import Any
 
 from polybus.errors import TemplateError
 from polybus.limits import TEMPLATE_COPIES, TEMPLATE_DEPTH
-from polybus.templates.expression import Call, Literal, Member, Node, is_expression, parse
+from polybus.templates.expression import FunctionCall, Literal, Member, Node, is_expression, parse
 from polybus.templates.functions import FUNCTIONS
 
 Json = dict[str, Any]
@@ -151,7 +151,7 @@ class Scope:
             return self._node(node.arguments[chosen], whole)
         return self._call(node, whole)
 
-    def _call(self, node: Call, whole: str) -> Any:
+    def _call(self, node: FunctionCall, whole: str) -> Any:
         function = self._own.get(node.function) or _AROUND.get(node.function) or FUNCTIONS.get(node.function)
         if node.function == "copyindex":
             function = self._copy_index

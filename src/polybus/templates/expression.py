@@ -20,7 +20,7 @@ class Literal:
 
 
 @dataclass(frozen=True)
-class Call:
+class FunctionCall:
     function: str
     arguments: tuple[Node, ...]
 
@@ -33,7 +33,7 @@ class Member:
     key: Node
 
 
-Node = Literal | Call | Member
+Node = Literal | FunctionCall | Member
 
 
 def is_expression(text: str) -> bool:
@@ -105,7 +105,7 @@ class _Parser:
             raise self.error()
         self._next()
         self._expect("(")
-        return Call(value.lower(), self._arguments(depth))
+        return FunctionCall(value.lower(), self._arguments(depth))
 
     def _arguments(self, depth: int) -> tuple[Node, ...]:
         found: list[Node] = []

@@ -13,7 +13,7 @@ import pytest
 from azure.servicebus import ServiceBusClient, ServiceBusMessage, ServiceBusSubQueue, TransportType
 from azure.servicebus.amqp import AmqpAnnotatedMessage, AmqpMessageProperties
 
-from polybus.cli.transfer.journal import SENDING, SENT, Journal
+from polybus.cli.transfer.journal import SENDING, SENT, TransferJournal
 from tests.system.cli.server import Served, Shell
 
 WAIT_S = 20
@@ -150,7 +150,7 @@ def test_whoever_goes_on_sends_nothing_twice(buses: tuple[Bus, Bus], tmp_path: P
     with target.client() as client, client.get_queue_sender("resumed") as sender:
         sender.send_messages([_message("r0"), _message("r1")])
     path = tmp_path / "journal.jsonl"
-    journal = Journal(path, f"localhost:{source.served.port}", f"localhost:{target.served.port}")
+    journal = TransferJournal(path, f"localhost:{source.served.port}", f"localhost:{target.served.port}")
     journal.note("resumed", SENDING, [numbers["r0"]])
     journal.note("resumed", SENT, [numbers["r0"]])
     journal.note("resumed", SENDING, [numbers["r1"], numbers["r2"]])  # of these, one had arrived

@@ -10,8 +10,8 @@ import typer
 from polybus.cli.client import Client
 from polybus.cli.endpoint import Endpoint
 from polybus.cli.transfer.entities import Copier
-from polybus.cli.transfer.journal import Journal
-from polybus.cli.transfer.messages import HELPER, Place
+from polybus.cli.transfer.journal import TransferJournal
+from polybus.cli.transfer.messages import HELPER, TransferPlace
 
 File = Annotated[Path, typer.Option("--journal", help="What is done, for whoever has to go on.")]
 OtherCa = Annotated[Path | None, typer.Option("--other-ca", help="Certificate authority of the other bus (PEM).")]
@@ -43,7 +43,7 @@ def move_out(
 
 
 def transfer(source: Client, target: Client, path: Path, entities_only: bool) -> None:
-    journal = Journal(path, source.endpoint.authority, target.endpoint.authority)
+    journal = TransferJournal(path, source.endpoint.authority, target.endpoint.authority)
     copier = Copier(source, target)
     try:
         copier.copy()
@@ -65,25 +65,25 @@ def transfer(source: Client, target: Client, path: Path, entities_only: bool) ->
     target.out.result(told, "\n".join(lines))
 
 
-def _move(source: Client, target: Client, journal: Journal) -> list[tuple[Place, int]]:
+def _move(source: Client, target: Client, journal: TransferJournal) -> list[tuple[TransferPlace, int]]:
     admin = source.admin
-    found: list[tuple[Place, int]] = []
+    found: list[tuple[TransferPlace, int]] = []
     for queue in admin.list_queues():
         if queue.name != HELPER:
-            found.append(_moved(Place(source, target, journal, queue, None), queue))
+            found.append(_moved(TransferPlace(source, target, journal, queue, None), queue))
     for topic in admin.list_topics():
         subscriptions = list(admin.list_subscriptions(topic.name))
         if subscriptions:
             _ensure_helper(target)
         for each in subscriptions:
-            place = Place(source, target, journal, each, topic.name)
+            place = TransferPlace(source, target, journal, each, topic.name)
             place.pass_on()
             found.append(_moved(place, each))
     _drop_helper(target)
     return found
 
 
-def _moved(place: Place, described: Any) -> tuple[Place, int]:
+def _moved(place: TransferPlace, described: Any) -> tuple[TransferPlace, int]:
     """The place, when its messages have been moved, and how many it still has."""
     if not described.forward_dead_lettered_messages_to:
         place.move_dead_letters()

@@ -16,7 +16,7 @@ from polybus.cli.output import USAGE, CommandFailure
 SENDING, SENT, SETTLED = "sending", "sent", "settled"
 
 
-class Journal:
+class TransferJournal:
     def __init__(self, path: Path, source: str, target: str) -> None:
         self._path = path
         self._numbers: dict[str, dict[int, str]] = {}

@@ -7,7 +7,7 @@ from typing import Any
 
 from polybus.cli.client import Client, json_of
 from polybus.cli.output import REFUSED, CommandFailure
-from polybus.cli.transfer.journal import SENDING, SENT, SETTLED, Journal
+from polybus.cli.transfer.journal import SENDING, SENT, SETTLED, TransferJournal
 from polybus.limits import CLI_PAGE, TRANSFER_BATCH, TRANSFER_WAIT_SECONDS
 
 HELPER = "polybus-transfer"
@@ -70,10 +70,12 @@ def _key(message: Any) -> Any:
     return message.session_id or message.partition_key
 
 
-class Place:
+class TransferPlace:
     """One queue or subscription, on both buses, and its dead letters."""
 
-    def __init__(self, source: Client, target: Client, journal: Journal, described: Any, topic: str | None) -> None:
+    def __init__(
+        self, source: Client, target: Client, journal: TransferJournal, described: Any, topic: str | None
+    ) -> None:
         self._source = source
         self._target = target
         self._journal = journal

@@ -34,7 +34,7 @@ _ADDRESSES = ("forwardTo", "forwardDeadLetteredMessagesTo")
 
 
 @dataclass
-class Change:
+class PlannedChange:
     resource: Resource
     action: str
     differences: list[tuple[str, Any, Any]] = field(default_factory=list)
@@ -51,24 +51,28 @@ def check_kinds(resources: list[Resource]) -> None:
             raise TemplateError(f"{each.path}: a resource of the type {each.kind} cannot be had on a bus")
 
 
-def change_for(resource: Resource, existing: Json | None) -> Change:
+def change_for(resource: Resource, existing: Json | None) -> PlannedChange:
     """What making the resource so would do; `existing` is how the bus shows it now."""
     try:
         asked, fixed = _asked(resource)
     except ArgumentError as error:
-        return Change(resource, REFUSED, reason=error.description)
+        return PlannedChange(resource, REFUSED, reason=error.description)
     if existing is None:
         if resource.kind.lower() == _NAMESPACE:
-            return Change(resource, REFUSED, reason="the bus has no such namespace")
-        return Change(resource, CREATE, [(name, None, value) for name, value in _given(resource, asked).items()])
+            return PlannedChange(resource, REFUSED, reason="the bus has no such namespace")
+        return PlannedChange(
+            resource, CREATE, [(name, None, value) for name, value in _given(resource, asked).items()]
+        )
     there = existing.get("sku", {}) if resource.kind.lower() == _NAMESPACE else existing.get("properties", {})
     differences = [
         (name, there.get(name), value) for name, value in asked.items() if not _same(name, value, there, resource)
     ]
     refused = [name for name, _, _ in differences if name in fixed]
     if refused:
-        return Change(resource, REFUSED, differences, f"{', '.join(refused)} cannot be changed once it is there")
-    return Change(resource, UPDATE if differences else SAME, differences)
+        return PlannedChange(
+            resource, REFUSED, differences, f"{', '.join(refused)} cannot be changed once it is there"
+        )
+    return PlannedChange(resource, UPDATE if differences else SAME, differences)
 
 
 def _asked(resource: Resource) -> tuple[Json, set[str]]:
