@@ -464,6 +464,8 @@ TEMPLATE_RESOURCES = 10_000
 namespace can hold for the whole."""
 ARM_PAGE = 100
 """Resources in one answer of the resource manager's API, as the cloud has it; the next page has a link."""
+RETRY_SECONDS = 30 * 24 * 3600
+"""How long an abandoned message may be asked to rest. Whoever wants more schedules a message of their own."""
 JOBS_AT_ONCE = 8
 """Purges, redrives and the like that run at once: each reads as fast as its stores answer."""
 JOBS_REMEMBERED = 100

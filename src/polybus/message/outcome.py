@@ -8,3 +8,6 @@ COMPLETE: Final = "complete"
 ABANDON: Final = "abandon"
 DEFER: Final = "defer"
 DEAD_LETTER: Final = "dead-letter"
+
+RETRY_PROPERTY: Final = "polybus-retry-seconds"
+"""The property to modify by which a receiver that abandons a message says when it wants it again."""

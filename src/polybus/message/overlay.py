@@ -32,7 +32,7 @@ NO_TTL: Final = 1 << 62
 class Overlay:
     """Changes to application properties and to fields of the properties section, and the broker's own marks."""
 
-    __slots__ = ("application", "dead_letter_source", "fields", "hops", "ttl_ms")
+    __slots__ = ("application", "dead_letter_source", "fields", "hops", "retry_ms", "ttl_ms")
 
     def __init__(self) -> None:
         self.application: dict[str, object] = {}
@@ -43,6 +43,8 @@ class Overlay:
         self.hops = 0
         self.ttl_ms = -1
         """Takes the place of the sender's time-to-live where it is not negative."""
+        self.retry_ms = 0
+        """When a deferred message becomes active again by itself, as it was read; its entry knows it from then on."""
 
     def copy(self) -> Overlay:
         other = Overlay()
@@ -58,11 +60,13 @@ class Overlay:
         for name, value in properties.items():
             self.application[str(name)] = REMOVED if value is None else value
 
-    def to_bytes(self) -> bytes:
+    def to_bytes(self, retry_ms: int = 0) -> bytes:
+        """The stored form; `retry_ms` is of the entry, for what moves on takes no such time with it."""
         changed = {name: value for name, value in self.application.items() if value is not REMOVED}
         removed = [name for name, value in self.application.items() if value is REMOVED]
         fields = [[position, value] for position, value in self.fields.items()]
-        return encode([changed, removed, fields, self.dead_letter_source, self.hops, self.ttl_ms])
+        stored: list[object] = [changed, removed, fields, self.dead_letter_source, self.hops, self.ttl_ms]
+        return encode([*stored, retry_ms] if retry_ms else stored)
 
 
 def laid_over(overlay: Overlay | None, field: int, sent: str | None) -> str | None:
@@ -86,4 +90,6 @@ def overlay_from_bytes(data: bytes) -> Overlay:
     overlay.dead_letter_source = None if source is None else str(source)
     overlay.hops = int(hops)
     overlay.ttl_ms = int(ttl_ms)
+    if len(value) > 6:
+        overlay.retry_ms = int(value[6])
     return overlay

@@ -10,6 +10,7 @@ from array import array
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from polybus.message.overlay import overlay_from_bytes
 from polybus.numbering import before_first, counter_of, partition_of
 from polybus.operations.message_tables import BROKEN, PAST_ALL, SettledIndex, read_message, session_of
 from polybus.operations.order import LogOrder
@@ -168,6 +169,10 @@ class LogCheck:
             key = records.expiry_key(partition.prefix, stored.expires_ms, self.id, stored.sequence)
             yield partition.prefix + records.EXPIRY, key, b""
         if deferred:
+            retry_ms = overlay_from_bytes(stored.overlay).retry_ms if stored.overlay else 0
+            if retry_ms:
+                key = records.expiry_key(partition.prefix, retry_ms, self.id, stored.sequence)
+                yield partition.prefix + records.EXPIRY, key, b""
             return
         if self._by_position:
             prefix = self._prefix(records.NUMBERS)

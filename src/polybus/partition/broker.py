@@ -13,6 +13,7 @@ from uuid import UUID
 
 from polybus.clock import Now
 from polybus.errors import EntityNotFound, MessageLockLost, SessionLockLost
+from polybus.message.overlay import Overlay
 from polybus.numbering import before_first
 from polybus.partition import records
 from polybus.partition.bodies import Bodies
@@ -214,7 +215,11 @@ class Broker:
     def record(self, entry: Entry) -> bytes:
         """The stored form of an entry as it is now."""
         raw = b"" if entry.body else entry.loaded().raw
-        overlay = b"" if entry.overlay is None else entry.overlay.to_bytes()
+        overlay = b""
+        if entry.overlay is not None:
+            overlay = entry.overlay.to_bytes(entry.retry_ms)
+        elif entry.retry_ms:
+            overlay = Overlay().to_bytes(entry.retry_ms)
         return records.message_record(
             entry.sequence,
             entry.position,
@@ -322,6 +327,8 @@ class Broker:
         entry.log.locked -= 1
         if entry.expires_ms and entry.expires_ms <= self.wall_ms:
             self.expiry.wake(entry.expires_ms)  # the sweep had to leave it
+        if entry.retry_ms and entry.retry_ms <= self.wall_ms:
+            self.expiry.wake(entry.retry_ms)
 
     def locked(self, log: Log, number: int, now: Now) -> Entry:
         """The entry that this lock holds; MessageLockLost where the lock has ended or never was."""

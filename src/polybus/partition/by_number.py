@@ -12,7 +12,8 @@ from polybus.partition.data import Moved
 from polybus.partition.entry import Entry
 from polybus.partition.log import Log
 from polybus.partition.reading import find, let_go
-from polybus.partition.storing import copy_into, enter, note, remove
+from polybus.partition.retrying import activate
+from polybus.partition.storing import note, remove
 from polybus.promise import Reply
 
 
@@ -47,26 +48,9 @@ def undefer(broker: Broker, log: Log, now: Now, numbers: list[int], reply: Reply
             let_go(entry)
             result.locked.append(number)
         else:
-            activate(broker, entry)
+            activate(broker, entry, "undeferred")
             result.moved.append(number)
     broker.out().replies.append((reply, context, result))
-
-
-def activate(broker: Broker, entry: Entry) -> Entry:
-    """A deferred message joins the end of its log, under a new number where numbers are the order.
-
-    Its delivery count and the time that it has left to live stay with it.
-    """
-    log = entry.log
-    twin = copy_into(broker, log, entry)
-    twin.expires_ms = entry.expires_ms
-    if not log.by_position:
-        twin.original = entry.original or entry.sequence
-        twin.sequence = broker.next_sequence(log)
-    remove(broker, entry)
-    enter(broker, log, twin)
-    note(broker, twin, events.ENQUEUED, "undeferred")
-    return twin
 
 
 def is_held(log: Log, entry: Entry) -> bool:

@@ -36,6 +36,7 @@ class Entry:
         "overlay",
         "position",
         "rank",
+        "retry_ms",
         "returning",
         "sequence",
         "size",
@@ -69,6 +70,8 @@ class Entry:
         self.delivery_count = 0
         self.deferred = False
         self.gone = False
+        self.retry_ms = 0
+        """When a deferred message becomes active again by itself; 0 where it waits to be fetched."""
         self.returning = False
         """In a log with sessions: its last delivery has ended, and that is not synced yet."""
         self.lock = 0
@@ -125,4 +128,6 @@ def entry_from(log: Log, stored: Stored, deferred: bool) -> Entry:
     entry.body = stored.body
     entry.delivery_count = stored.delivery_count
     entry.deferred = deferred
+    if deferred and overlay is not None:
+        entry.retry_ms = overlay.retry_ms
     return entry

@@ -44,6 +44,13 @@ class LogSettings:
         self.requires_session = False
         self.forward_to: str | None = None
         self.forward_dead_letters_to: str | None = None
+        self.dead_letter_ttl_ms = limits.INFINITE_MS
+        """How long dead letters live, from when they died."""
+        self.retry_ms = 0
+        """How long an abandoned message rests before it comes again, where its receiver does not say."""
+        self.retry_grows = False
+        """Whether that doubles with each delivery, up to `retry_max_ms`."""
+        self.retry_max_ms = limits.INFINITE_MS
         self.totals = Totals()
         self.accessed_ms = 0
         """When somebody last sent here, received, or looked at messages."""

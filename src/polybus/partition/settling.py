@@ -20,7 +20,8 @@ from polybus.partition.broker import Broker
 from polybus.partition.entry import Entry
 from polybus.partition.kinds import DEAD_LETTER, KINDS, MAIN
 from polybus.partition.log import Log
-from polybus.partition.storing import copy_into, enter, note, put_deferred, remove, rewrite
+from polybus.partition.retrying import check_wish, delay_of, put_aside, take_wish
+from polybus.partition.storing import copy_into, enter, note, put_deferred, remove, rewrite, set_retry
 from polybus.partition.totals import BY_RECEIVER
 from polybus.promise import Reply
 
@@ -54,22 +55,35 @@ def abandon(
     context: object,
 ) -> None:
     entry = held(broker, log, lock, now)
-    check_properties(entry, properties)
+    check_abandon(broker, entry, now, properties)
     settle_abandon(broker, entry, now, properties)
     respond(broker, reply, context)
 
 
+def check_abandon(broker: Broker, entry: Entry, now: Now, properties: Properties | None) -> None:
+    """Refuses what abandoning cannot do: too many properties, or a delay that cannot be."""
+    check_wish(entry, max(now.wall_ms, broker.wall_ms), properties)
+    check_properties(entry, properties)
+
+
 def settle_abandon(broker: Broker, entry: Entry, now: Now, properties: Properties | None) -> None:
-    broker.wall(now)
+    wall_ms = broker.wall(now)
+    properties, wish_ms = take_wish(properties)
     if properties:
         entry.own_overlay().change(properties)
-    count_delivery(broker, entry, events.ABANDONED)
+    entry.delivery_count += 1
+    _end_delivery(broker, entry, events.ABANDONED, delay_of(entry, wall_ms, wish_ms))
 
 
 def count_delivery(broker: Broker, entry: Entry, change: str) -> None:
     """A delivery ended without settlement: the count rises, and past its limit the message is dead."""
-    log = entry.log
     entry.delivery_count += 1
+    _end_delivery(broker, entry, change, 0)
+
+
+def _end_delivery(broker: Broker, entry: Entry, change: str, delay_ms: int) -> None:
+    """A counted delivery has ended: the message is there again, at once or after a delay, or it is dead."""
+    log = entry.log
     note(broker, entry, change)
     if log.kind == MAIN and entry.delivery_count >= log.settings.max_delivery_count:
         description = f"Message could not be consumed after {entry.delivery_count} delivery attempts."
@@ -81,6 +95,10 @@ def count_delivery(broker: Broker, entry: Entry, change: str) -> None:
     if log.kind == MAIN and log.settings.forward_to is not None and not entry.deferred:
         _let_go(broker, entry)
         forward_entry(broker, entry, log.settings.forward_to)
+        return
+    if delay_ms:
+        _let_go(broker, entry)
+        put_aside(broker, entry, delay_ms)
         return
     _let_go(broker, entry, returns=True)
     batch = rewrite(broker, entry)
@@ -124,7 +142,7 @@ def settle_defer(broker: Broker, entry: Entry, now: Now, properties: Properties 
     note(broker, entry, events.DEFERRED)
     _let_go(broker, entry)
     if entry.deferred:
-        rewrite(broker, entry)
+        set_retry(broker, entry, 0)
         log.deferrals.unlocked(entry)
         return
     twin = copy_into(broker, log, entry)

@@ -75,6 +75,8 @@ def enter(broker: Broker, log: Log, entry: Entry) -> bytes:
     batch = broker.out(log)
     log.positions += 1
     entry.position = log.positions
+    if log.by_position and not entry.expires_ms and log.settings.dead_letter_ttl_ms < INFINITE_MS:
+        entry.expires_ms = broker.wall_ms + log.settings.dead_letter_ttl_ms
     entry.rank = log.positions if log.by_position else entry.sequence
     key = records.number_key(log.active_prefix, entry.rank)
     batch.put(key, broker.record(entry))
@@ -101,6 +103,8 @@ def put_deferred(broker: Broker, entry: Entry) -> Output:
     batch.put(broker.key_of(entry), broker.record(entry))
     if entry.expires_ms:
         _put_expiry(broker, batch, entry)
+    if entry.retry_ms:
+        _put_retry(broker, batch, entry)
     log.deferred += 1
     log.deferred_bytes += entry.size
     if entry.body == 0:
@@ -116,6 +120,23 @@ def _put_expiry(broker: Broker, batch: Output, entry: Entry) -> None:
     broker.expiry.add(entry.expires_ms)
 
 
+def _put_retry(broker: Broker, batch: Output, entry: Entry) -> None:
+    """Time makes a message active again by the same index that makes it expire: never at the same moment."""
+    batch.put(records.expiry_key(broker.prefix, entry.retry_ms, entry.log.id, entry.sequence), b"")
+    broker.expiry.add(entry.retry_ms)
+
+
+def set_retry(broker: Broker, entry: Entry, retry_ms: int) -> Output:
+    """Gives a deferred message another time to become active again, or with 0 none, and writes it."""
+    batch = broker.out(entry.log)
+    if entry.retry_ms:
+        batch.delete(records.expiry_key(broker.prefix, entry.retry_ms, entry.log.id, entry.sequence))
+    entry.retry_ms = retry_ms
+    if retry_ms:
+        _put_retry(broker, batch, entry)
+    return rewrite(broker, entry)
+
+
 def remove(broker: Broker, entry: Entry) -> Output:
     """Takes an entry out of its log for good; a cursor may still keep its bytes."""
     log = entry.log
@@ -125,6 +146,8 @@ def remove(broker: Broker, entry: Entry) -> Output:
     if log.sessions is not None:
         log.sessions.settled(entry)
     if entry.deferred:
+        if entry.retry_ms:
+            batch.delete(records.expiry_key(broker.prefix, entry.retry_ms, log.id, entry.sequence))
         log.deferred -= 1
         log.deferred_bytes -= entry.size
         batch.delete(records.number_key(log.deferred_prefix, entry.sequence))

@@ -67,6 +67,8 @@ def hold(
     entry = settling.held(broker, log, lock, now)
     if outcome == DEAD_LETTER:
         settling.check_can_die(log)
+    if outcome == ABANDON:
+        settling.check_abandon(broker, entry, now, properties)
     settling.check_properties(entry, properties)
     entry.transaction = work
     work.settlements.append(Settlement(entry, outcome, reason, description, properties))

@@ -16,6 +16,7 @@ from polybus.partition.entry import Entry
 from polybus.partition.kinds import MAIN
 from polybus.partition.reading import find, rows_of
 from polybus.partition.records import Stored
+from polybus.partition.retrying import activate as activate_deferred
 from polybus.partition.sessions import Session
 from polybus.partition.storing import note, remove
 from polybus.partition.timetable import NOT_DUE
@@ -197,8 +198,10 @@ def _expire_in(broker: Broker, log_id: int, ripe: dict[int, int]) -> Steps[int]:
             broker.out().delete(records.expiry_key(broker.prefix, expires_ms, log_id, number))
         elif entry.lock:
             left_ms = min(left_ms, expires_ms)
-        else:
+        elif entry.expires_ms and entry.expires_ms <= broker.wall_ms:
             _expire(broker, entry)
+        else:
+            activate_deferred(broker, entry, "retried")
     return left_ms
 
 

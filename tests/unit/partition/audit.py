@@ -10,6 +10,7 @@ import struct
 from collections import Counter
 
 from polybus.message.message import Message
+from polybus.message.overlay import overlay_from_bytes
 from polybus.partition import records
 from polybus.partition.broker import Broker
 from polybus.partition.entry import entry_from
@@ -114,6 +115,11 @@ def _audit_indexes(
         struct.pack(">QIQ", stored.expires_ms, log, stored.sequence)
         for (log, _), stored in (*live.items(), *deferred.items())
         if stored.expires_ms
+    }
+    expiring |= {
+        struct.pack(">QIQ", overlay_from_bytes(stored.overlay).retry_ms, log, stored.sequence)
+        for (log, _), stored in deferred.items()
+        if stored.overlay and overlay_from_bytes(stored.overlay).retry_ms
     }
     assert set(found.of(records.EXPIRY)) == expiring, "the index by expiry and the messages differ"
     times = [struct.unpack_from(">Q", key)[0] for key in expiring]

@@ -8,6 +8,7 @@ from polybus import __version__, limits
 from polybus.gateway.bulk.arrow import ARROW_TYPE, END_KEY
 from polybus.gateway.bulk.rows import WRITE_COLUMNS
 from polybus.message.columns import READ_COLUMNS
+from polybus.namespace.entities.options import OPTION_NAMES
 
 _LINES = "application/x-ndjson"
 _JSON = "application/json"
@@ -220,6 +221,10 @@ def _verbs() -> dict[str, Any]:
         f"{_ENTITY}/scheduled/cancel": {"post": _operation("Take scheduled messages back", [], "Send", common)},
         f"{_ENTITY}/scheduled/move": {
             "post": _operation("Give scheduled messages another time", [], "Send", {**common, **later})
+        },
+        f"{_ENTITY}/options": {
+            "get": _operation("Options that no SDK has a property for", [], "Listen"),
+            "put": _operation("Set them; null takes one away", [], "Manage", dict.fromkeys(OPTION_NAMES, _TEXT)),
         },
         f"{_ENTITY}/sessions": {"get": _operation("Sessions with their counts and holders", page, "Listen")},
         f"{_ENTITY}/dry-run": {

@@ -36,6 +36,7 @@ from polybus.gateway.bulk.jobs import (
     post_undefer,
 )
 from polybus.gateway.bulk.openapi import openapi
+from polybus.gateway.bulk.options import get_options, put_options
 from polybus.gateway.bulk.pipelines import get_pipeline, put_pipeline
 from polybus.gateway.bulk.reads import get_browse, get_events, get_log, get_range
 from polybus.gateway.bulk.sessions import get_sessions
@@ -91,6 +92,7 @@ _ROUTES: tuple[tuple[tuple[str | None, ...], dict[str, tuple[Handler, Rights]]],
     (("purge",), {"POST": (post_purge, Rights.LISTEN)}),
     (("redrive",), {"POST": (post_redrive, Rights.LISTEN)}),
     (("undefer",), {"POST": (post_undefer, Rights.LISTEN)}),
+    (("options",), {"GET": (get_options, Rights.LISTEN), "PUT": (put_options, Rights.MANAGE)}),
     (("sessions",), {"GET": (get_sessions, Rights.LISTEN)}),
     (("dry-run",), {"POST": (post_dry_run, Rights.LISTEN)}),
     (("stage",), {"POST": (post_stage, Rights.SEND)}),

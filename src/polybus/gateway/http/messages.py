@@ -47,7 +47,7 @@ from polybus.gateway.sas import Rights
 from polybus.gateway.stats import EntityStats
 from polybus.message.columns import body_of, properties_of
 from polybus.message.message import MESSAGE_ID, Message, identifier_text
-from polybus.message.outcome import ABANDON
+from polybus.message.outcome import ABANDON, RETRY_PROPERTY
 from polybus.namespace.delivery import operations
 from polybus.namespace.delivery.source import Delivery
 from polybus.namespace.entities.entity import Entity
@@ -57,6 +57,8 @@ from polybus.promise import Promise
 BATCH_TYPE = "application/vnd.microsoft.servicebus.json"
 """Exactly this is a batch; with a parameter behind it, it is a message of that type."""
 ENTRY_TYPE = DEFAULT_CONTENT_TYPE
+RETRY_PARAMETER = "retry-seconds"
+"""Ours: an unlocked message comes again only after so long."""
 NO_LOCK = "The lock supplied is invalid. Either it has expired, or the message has already been removed."
 
 
@@ -230,7 +232,9 @@ async def _complete(request: MessageCall) -> Response:
 async def _unlock(request: MessageCall) -> Response:
     delivery = await _delivery(request)
     done: Promise[None] = Promise()
-    delivery.partition.settle(delivery, request.clock.now(), ABANDON, None, None, None, done.reply, None)
+    later = request.call.query.get(RETRY_PARAMETER)
+    properties: dict[str, object] | None = None if later is None else {RETRY_PROPERTY: later}
+    delivery.partition.settle(delivery, request.clock.now(), ABANDON, None, None, properties, done.reply, None)
     await from_promise(done)
     request.stats.abandoned += 1
     return Response(status_code=200)

@@ -6,7 +6,7 @@ down; one that looks at all of them answers with what it can reach (F1).
 
 from __future__ import annotations
 
-from polybus.errors import ArgumentError, InvalidOperation, MessageNotFound, NotImplementedByBus
+from polybus.errors import ArgumentError, InvalidOperation, MessageNotFound
 from polybus.hashing import partition_for
 from polybus.hosting.partition_client import PartitionClient
 from polybus.limits import PEEK_REPLY_BYTES
@@ -137,8 +137,12 @@ async def delete_messages(
 
     Where there are sessions: those of the one that is held, else of all that nobody holds.
     """
-    if entity.partitioned:
-        raise NotImplementedByBus("Messages of a partitioned entity cannot be deleted in batches.")
     del namespace
-    session = None if held is None else held.lock
-    return await entity.partitions[0].delete_before(log_id, count, before_ms, session)
+    if held is not None:
+        return await held.partition.delete_before(log_id, count, before_ms, held.lock)
+    require_one(entity.partitions)
+    deleted = 0
+    for partition in entity.partitions:
+        if partition.available and deleted < count:
+            deleted += await partition.delete_before(log_id, count - deleted, before_ms, None)
+    return deleted

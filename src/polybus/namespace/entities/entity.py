@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from polybus.clock import Clock
-from polybus.errors import EntityDisabled, EntityNotFound, InvalidOperation, PartitionUnavailable
+from polybus.errors import ArgumentError, EntityDisabled, EntityNotFound, InvalidOperation, PartitionUnavailable
 from polybus.hosting.partition_client import PartitionClient
 from polybus.namespace.delivery.session_source import SessionSource
 from polybus.namespace.delivery.source import Source
@@ -17,6 +17,7 @@ from polybus.namespace.entities.description import (
     TopicDescription,
 )
 from polybus.namespace.entities.names import Address, SubQueue, fold, parse_forward_target
+from polybus.namespace.entities.options import NO_OPTIONS, options_of
 from polybus.namespace.entities.rule import RuleDescription
 from polybus.namespace.entities.rule_compiler import compile_rule
 from polybus.partition.data import LogStatistics, Statistics
@@ -317,6 +318,19 @@ def apply_entity(settings: EntitySettings, description: EntityDescription) -> No
         own.requires_session = description.requires_session
         own.forward_to = forward_path(description.forward_to)
         own.forward_dead_letters_to = forward_path(description.forward_dead_lettered_messages_to)
+        apply_options(own, description.user_metadata)
+
+
+def apply_options(settings: LogSettings, user_metadata: str | None) -> None:
+    """Options in the user metadata; a text that was kept before there were any is the user's own."""
+    try:
+        options = options_of(user_metadata)
+    except ArgumentError:
+        options = NO_OPTIONS
+    settings.dead_letter_ttl_ms = options.dead_letter_ttl_ms
+    settings.retry_ms = options.retry_ms
+    settings.retry_grows = options.retry_grows
+    settings.retry_max_ms = options.retry_max_ms
 
 
 def apply_subscription(settings: LogSettings, description: SubscriptionDescription) -> None:
@@ -328,3 +342,4 @@ def apply_subscription(settings: LogSettings, description: SubscriptionDescripti
     settings.requires_session = description.requires_session
     settings.forward_to = forward_path(description.forward_to)
     settings.forward_dead_letters_to = forward_path(description.forward_dead_lettered_messages_to)
+    apply_options(settings, description.user_metadata)

@@ -23,6 +23,7 @@ from polybus.namespace.entities.description import (
     TopicDescription,
     kind_name,
 )
+from polybus.namespace.entities.options import NO_OPTIONS, options_of
 from polybus.namespace.entities.tiers import STANDARD_SIZES_MB, Tier
 from polybus.namespace.entities.timespan import dotnet_text, text_from_ms
 
@@ -187,9 +188,27 @@ def _text_violations(description: Description) -> Iterator[Violation]:
             True,
         )
     yield from xml_violations("UserMetadata", metadata)
+    yield from _option_violations(description)
     if not isinstance(description, TopicDescription):
         yield from _forward_violations("ForwardTo", description.forward_to)
         yield from _forward_violations("ForwardDeadLetteredMessagesTo", description.forward_dead_lettered_messages_to)
+
+
+def _option_violations(description: Description) -> Iterator[Violation]:
+    try:
+        options = options_of(description.user_metadata)
+    except ArgumentError as error:
+        yield Violation("UserMetadata", error.description)
+        return
+    sessions = not isinstance(description, TopicDescription) and description.requires_session
+    if options.retry_ms and sessions:
+        yield Violation(
+            "UserMetadata",
+            "Where there are sessions messages come in order: 'retryDelay' would let others pass. A receiver may ask for"
+            " a delay itself.",
+        )
+    if isinstance(description, TopicDescription) and options != NO_OPTIONS:
+        yield Violation("UserMetadata", "A topic has no receivers; give these options to its subscriptions.")
 
 
 def _forward_violations(name: str, target: str | None) -> Iterator[Violation]:
