@@ -186,6 +186,16 @@ STORE_COPY_ROWS = 1_000
 STORE_COPY_BYTES = 4 * 1024 * 1024
 """One batch of a copy from store to store: large enough that the sync is cheap, small enough to hold twice."""
 
+JWT_CHARACTERS = 16 * 1024
+"""Longest JSON web token; Entra ID's have 2 to 8 KB, with all the groups that they may name."""
+JWT_LEEWAY_SECONDS = 30
+"""How far the issuer's clock may be from ours."""
+JWKS_SECONDS = 10
+JWKS_BYTES = 1 << 20
+"""Entra ID's key set has 16 KB."""
+JWKS_REFRESH_SECONDS = 3_600
+"""How often an issuer's keys are read; a key that is not known is looked for at once, but not more often than the next."""
+JWKS_RETRY_SECONDS = 30
 CERTIFICATE_CHECK_SECONDS = 30
 """How soon replaced certificates are noticed; two looks at a file in a minute cost nothing."""
 

@@ -26,7 +26,8 @@ from polybus.clock import Clock, MovableClock, RealClock
 from polybus.errors import ConfigError, PolybusError, StoreError
 from polybus.gateway.config.file import ConfigFile
 from polybus.gateway.gateway import Gateway
-from polybus.gateway.listener import Listener
+from polybus.gateway.jwt_tokens import JwtSettings, JwtVerifier
+from polybus.gateway.listener import Listener, Network
 from polybus.gateway.servers import amqp_protocol, http_protocol
 from polybus.gateway.tls import ensure_certificates, server_context, trust_lines
 from polybus.hosting.catalogue import Catalogue
@@ -93,6 +94,10 @@ class NodeOptions:
     client_authority: Path | None = None
     """Whose certificates clients must show; None where they need none."""
     tls: TlsUse = TlsUse.OFFERED
+    networks: list[Network] = field(default_factory=list)
+    """From where clients may connect; empty where from everywhere."""
+    jwt: JwtSettings | None = None
+    """Whose JSON web tokens count; None where only shared access signatures do."""
     development_certificate: bool = False
     """Whether a certificate of the development authority will do in production, too."""
     certificate_names: list[str] = field(default_factory=list)
@@ -139,10 +144,15 @@ class Node:
         self.gateway = Gateway(
             self.bus, self.common_keys(), own_keys=self._own_keys(), on_demand=self.options.on_demand_entities
         )
+        if self.options.jwt is not None:
+            self._jwt = JwtVerifier(self.options.jwt)
+            await asyncio.to_thread(self._jwt.load)
+            self.gateway.jwt_verifier = self._jwt
+            self._watching.append(loop.create_task(self._watch_issuer(self._jwt)))
         self.gateway.outgoing = self.options.data / OUTGOING
         shutil.rmtree(self.gateway.outgoing, ignore_errors=True)  # what a crash left of a copy
         self._listen()
-        self._watching = [
+        self._watching += [
             loop.create_task(self._watch_disks()),
             loop.create_task(self._delete_idle()),
             loop.create_task(self._watch_certificates()),
@@ -245,7 +255,14 @@ class Node:
         ):
             if port is None:
                 continue
-            listener = Listener(amqp, http, tls, require_tls=self.options.tls is TlsUse.REQUIRED, admit=sockets.admit)
+            listener = Listener(
+                amqp,
+                http,
+                tls,
+                require_tls=self.options.tls is TlsUse.REQUIRED,
+                admit=sockets.admit,
+                networks=self.options.networks,
+            )
             self.addresses[name] = listener.bind(self.options.host, port)
             self.gateway.hosts.append(self.addresses[name][0])
             listener.start()
@@ -298,6 +315,15 @@ class Node:
         return [
             _changed_at(path) for path in (options.certificate, options.certificate_key, options.client_authority)
         ]
+
+    async def _watch_issuer(self, verifier: JwtVerifier) -> None:
+        """Issuers change their keys, and publish new ones before they sign with them."""
+        while True:
+            waited = 0
+            while (waited < limits.JWKS_REFRESH_SECONDS and not (verifier.wanted or verifier.is_file)) or not waited:
+                await asyncio.sleep(limits.JWKS_RETRY_SECONDS)
+                waited += limits.JWKS_RETRY_SECONDS
+            await asyncio.to_thread(verifier.load)
 
     async def _watch_certificates(self) -> None:
         """Whoever renews certificates replaces files; nobody need tell the bus."""

@@ -93,6 +93,21 @@ def serve(
     client_ca: Annotated[
         Path | None, typer.Option(help="Authority (PEM) of which every client must show a certificate.")
     ] = None,
+    jwt_keys: Annotated[
+        str | None, typer.Option(help="Key set (JWKS) of an issuer of JSON web tokens: a file or an https address.")
+    ] = None,
+    jwt_issuer: Annotated[list[str] | None, typer.Option(help="Whose tokens count (repeatable).")] = None,
+    jwt_audience: Annotated[
+        list[str] | None, typer.Option(help="For whom they must be (repeatable); by default the cloud service.")
+    ] = None,
+    jwt_role: Annotated[
+        list[str] | None,
+        typer.Option(help="What a role opens: NAME=Send,Listen,Manage[@ENTITY] (repeatable), beside Azure's own."),
+    ] = None,
+    allow_ip: Annotated[
+        list[str] | None,
+        typer.Option(help="From where clients may connect: an address or a network (repeatable)."),
+    ] = None,
     development_certificate: Annotated[
         bool, typer.Option(help="Take the development authority's certificate in production, too.")
     ] = False,
@@ -116,6 +131,8 @@ def serve(
 ) -> None:
     """Runs a bus. Ready when it prints a line that starts with `ready`; SIGTERM or Ctrl-C stops it cleanly."""
     from polybus.gateway.config.file import load
+    from polybus.gateway.jwt_tokens import jwt_settings
+    from polybus.gateway.listener import networks_named
     from polybus.hosting.places import own_stores
     from polybus.node import NodeOptions, tls_named
 
@@ -137,6 +154,8 @@ def serve(
             client_authority=client_ca,
             tls=tls_named(tls),
             development_certificate=development_certificate,
+            jwt=jwt_settings(jwt_keys, jwt_issuer, jwt_audience, jwt_role),
+            networks=networks_named(allow_ip or []),
             certificate_names=cert_name or [],
             production=profile is Profile.PRODUCTION,
             movable_clock=clock is ClockKind.MOVABLE,

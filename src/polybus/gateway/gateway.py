@@ -25,6 +25,7 @@ from polybus.gateway.sas import (
     is_sas,
     parse_token,
     refusal,
+    scope_of,
     signed_here,
 )
 from polybus.gateway.sockets import Sockets
@@ -34,8 +35,8 @@ from polybus.namespace.bus import Bus
 from polybus.namespace.entities.description import AuthorizationRule
 from polybus.namespace.namespace import Namespace
 
-JwtVerifier = Callable[[str, str], tuple[Rights, float]]
-"""Checks a JWT for an audience: (rights, expiry in seconds since 1970); raises Unauthorized."""
+TokenVerifier = Callable[[str, tuple[str, ...]], tuple[Rights, float]]
+"""Checks a JWT for a scope, see `sas.scope_of`: (rights, expiry in seconds since 1970); raises Unauthorized."""
 
 
 class Grant:
@@ -73,7 +74,7 @@ class Gateway:
         keys: list[AuthorizationRule],
         *,
         hosts: list[str] | None = None,
-        jwt_verifier: JwtVerifier | None = None,
+        jwt_verifier: TokenVerifier | None = None,
         own_keys: Mapping[str, Sequence[AuthorizationRule]] | None = None,
         on_demand: bool = False,
     ) -> None:
@@ -145,7 +146,7 @@ class Gateway:
                     MALFORMED_TOKEN,
                     "MalformedToken: This bus takes shared access signatures; no verifier for other tokens is set.",
                 )
-            rights, expires_s = self.jwt_verifier(text, audience)
+            rights, expires_s = self.jwt_verifier(text, scope_of(audience, self.hosts))
             return Grant(audience, rights, expires_s)
         token = parse_token(text)
         rights = authorize(token, audience, time.time(), self.rules_of(namespace), hosts=self.hosts)

@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import ipaddress
 import logging
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from polybus.errors import ConfigError
 from polybus.limits import HANDSHAKE_SECONDS, LISTEN_BACKLOG, TCP_SEGMENT_BYTES
 
 ProtocolFactory = Callable[[], asyncio.Protocol]
@@ -24,6 +26,25 @@ _AMQP = b"AMQP"
 _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 log = logging.getLogger(__name__)
+
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def networks_named(texts: Sequence[str]) -> list[Network]:
+    """Addresses and networks as users write them: 10.0.0.7, 10.0.0.0/8, 2001:db8::/32."""
+    try:
+        return [ipaddress.ip_network(text.strip()) for text in texts]
+    except ValueError as error:
+        raise ConfigError(f"--allow-ip is an address or a network: {error}") from None
+
+
+def is_within(host: str, networks: Sequence[Network]) -> bool:
+    """Whether an address is in one of the networks; an IPv4 address in IPv6's clothes is what it is."""
+    address = ipaddress.ip_address(host.partition("%")[0])
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return any(address in network for network in networks)
 
 
 class Listener:
@@ -37,9 +58,12 @@ class Listener:
         *,
         require_tls: bool = False,
         admit: Callable[[socket.socket], bool] | None = None,
+        networks: Sequence[Network] = (),
     ) -> None:
-        """`require_tls` hangs up on whoever speaks without; `admit` says whether there is room for a client."""
+        """`require_tls` hangs up on whoever speaks without, `networks` on whoever comes from elsewhere; `admit` says
+        whether there is room for a client."""
         self._admit = admit
+        self._networks = networks
         self._amqp = amqp
         self._http = http
         self.tls = tls
@@ -74,12 +98,16 @@ class Listener:
         assert self._socket is not None, "bind comes before start"
         while True:
             try:
-                client, _ = await loop.sock_accept(self._socket)
+                client, peer = await loop.sock_accept(self._socket)
             except OSError as error:
                 if error.errno not in _OUT_OF_FILES:
                     raise
                 log.warning("no more connections can be taken for now: %s", error)
                 await asyncio.sleep(0.1)
+                continue
+            if self._networks and not is_within(peer[0], self._networks):
+                log.info("a connection from %s was refused: it may not connect from there", peer[0])
+                client.close()
                 continue
             if self._admit is not None and not self._admit(client):
                 client.close()

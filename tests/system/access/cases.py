@@ -12,6 +12,7 @@ import time
 from dataclasses import dataclass
 from urllib.parse import quote
 
+from tests.system.access import jwt_cases
 from tests.unit.gateway.test_sas import sign
 
 ROOT, ROOT_KEY = "RootManageSharedAccessKey", "SAS_KEY_VALUE"
@@ -32,6 +33,11 @@ OWN_KEYS: dict[str, tuple[tuple[str, tuple[str, ...], str, str], ...]] = {
     ),
     "topic": (("topic-own", ("Manage", "Send", "Listen"), "topic-key", "topic-other"),),
     "a/b": (("deep", ("Send",), "deep-key", "deep-other"),),
+    "relay": (
+        ("relay-own", ("Manage", "Send", "Listen"), "relay-key", "relay-other"),
+        ("relay-send", ("Send",), "relay-send-key", "relay-send-other"),
+    ),
+    "talks": (("talks-listen", ("Listen",), "talks-key", "talks-other"),),
     "127.0.0.1": (("host", ("Manage", "Send", "Listen"), "host-key", "host-other"),),
 }
 NOW_S = int(time.time())
@@ -48,6 +54,10 @@ class Do(enum.Enum):
     PEEK = "peek"
     SCHEDULE = "schedule"
     RULES = "read the rules of a subscription"
+    READ_IN_BULK = "look at many messages at once"
+    WRITE_IN_BULK = "stage many messages at once"
+    SESSIONS = "list the sessions"
+    SEND_ON = "let an entity send on to another"
 
 
 def plain(name: str, key: str, identity: str = "") -> bytes:
@@ -311,6 +321,85 @@ LOGINS = {
     "SASL skipped, to listen": logs_in(None, allowed=False, do=Do.LISTEN),
     "SASL skipped, to peek": logs_in(None, allowed=False, do=Do.PEEK),
 }
+NAMESPACE_RIGHTS = {
+    "Manage": (ROOT, ROOT_KEY, "SLM"),
+    "Send": ("sender", "ns-send", "S"),
+    "Listen": ("listener", "ns-listen", "L"),
+    "Send and Listen": ("both", "ns-both", "SL"),
+    "a wrong key": (ROOT, "guess", ""),
+    "an entity's Manage elsewhere": ("own", "own-key", ""),
+}
+BULK = {
+    f"{who} {do.value}": Case(token(name=name, key=key), needed in rights, do, path)
+    for who, (name, key, rights) in NAMESPACE_RIGHTS.items()
+    for do, path, needed in (
+        (Do.READ_IN_BULK, "other", "L"),
+        (Do.WRITE_IN_BULK, "other", "S"),
+        (Do.SESSIONS, "talks", "L"),
+    )
+} | {
+    "expired, in bulk": stays(token(expiry=PAST), Do.READ_IN_BULK, "other"),
+    "none, in bulk": stays(None, Do.WRITE_IN_BULK, "other"),
+    "an entity's Listen for sessions": opens(
+        token("talks", name="talks-listen", key="talks-key"), Do.SESSIONS, "talks"
+    ),
+    "an entity's Listen for another's sessions": stays(OWN_LISTEN, Do.SESSIONS, "talks"),
+    "an entity's Send in bulk": opens(OWN_SEND, Do.WRITE_IN_BULK),
+    "an entity's Send reads in bulk": stays(OWN_SEND, Do.READ_IN_BULK),
+}
+RELAYED = {
+    "Manage": opens(token(), Do.SEND_ON, "relay", audience=HOST),
+    "Manage on the one alone": stays(token("relay", name="relay-own", key="relay-key"), Do.SEND_ON, "relay"),
+    "Manage on the one alone, shown for all": stays(token(name="relay-own", key="relay-key"), Do.SEND_ON, "relay"),
+    "Send on the one alone": stays(token("relay", name="relay-send", key="relay-send-key"), Do.SEND_ON, "relay"),
+    "Listen everywhere": stays(token(name="listener", key="ns-listen"), Do.SEND_ON, "relay"),
+    "Send everywhere, which manages nothing over HTTP": opens(
+        token(name="sender", key="ns-send"), Do.SEND_ON, "relay", audience=HOST, over_http=False
+    ),
+    "none": stays(None, Do.SEND_ON, "relay"),
+}
+
+
+def bears(text: str, allowed: bool, do: Do = Do.SEND, path: str = "orders", **rest: object) -> Case:
+    return Case(text, allowed, do, path, **rest)  # type: ignore[arg-type]
+
+
+def by_role(*roles: str) -> str:
+    return jwt_cases.signed(jwt_cases.claims(*roles))
+
+
+TOKENS = (
+    {name: opens(text) for name, text in jwt_cases.OPENING.items()}
+    | {"behind the word Bearer, which only HTTP has": stays("Bearer " + jwt_cases.GOOD, over_http=True)}
+    | {name: stays(text) for name, text in jwt_cases.REFUSED.items()}
+    | {
+        "the owner listens": opens(jwt_cases.GOOD, Do.LISTEN),
+        "the owner manages": opens(jwt_cases.GOOD, Do.RULES, SUB),
+        "the owner reads in bulk": opens(jwt_cases.GOOD, Do.READ_IN_BULK),
+        "the sender sends": opens(by_role(jwt_cases.SENDER)),
+        "the sender listens": stays(by_role(jwt_cases.SENDER), Do.LISTEN),
+        "the sender peeks": stays(by_role(jwt_cases.SENDER), Do.PEEK),
+        "the sender reads rules": stays(by_role(jwt_cases.SENDER), Do.RULES, SUB),
+        "the receiver listens": opens(by_role(jwt_cases.RECEIVER), Do.LISTEN),
+        "the receiver sends": stays(by_role(jwt_cases.RECEIVER)),
+        "the receiver schedules": stays(by_role(jwt_cases.RECEIVER), Do.SCHEDULE),
+        "two roles send": opens(by_role(jwt_cases.RECEIVER, jwt_cases.SENDER)),
+        "two roles listen": opens(by_role(jwt_cases.RECEIVER, jwt_cases.SENDER), Do.LISTEN),
+        "a role for one queue": opens(by_role("orders-sender")),
+        "a role for one queue, in other case": opens(by_role("orders-sender"), path="ORDERS"),
+        "a role for one queue, for another": stays(by_role("orders-sender"), path="other"),
+        "a role for one queue, for one with a longer name": stays(by_role("orders-sender"), path="orders2"),
+        "a role for one queue, to listen": stays(by_role("orders-sender"), Do.LISTEN),
+        "a role for one subscription": opens(by_role("topic-reader"), Do.LISTEN, SUB),
+        "a role for one subscription, for another": stays(by_role("topic-reader"), Do.LISTEN, SUB2),
+        "a role for one subscription, for its topic": stays(by_role("topic-reader"), path="topic"),
+        "a role for an entity called as the host": opens(by_role("host-owner"), path="127.0.0.1"),
+        "a role for an entity called as the host, for all": stays(by_role("host-owner"), audience="127.0.0.1"),
+        "a role for an entity called as the host, for another": stays(
+            by_role("host-owner"), audience="127.0.0.1/orders"
+        ),
+    }
+)
 CASES = {
     f"{group}: {name}": case
     for group, table in (
@@ -321,6 +410,9 @@ CASES = {
         ("audience", AUDIENCES),
         ("right", RIGHTS),
         ("login", LOGINS),
+        ("bulk", BULK),
+        ("send on", RELAYED),
+        ("jwt", TOKENS),
     )
     for name, case in table.items()
 }

@@ -18,6 +18,8 @@ from polybus.amqp.performatives import Attach, Begin, Open, Performative
 from polybus.amqp.sasl import Init
 from polybus.amqp.terminus import Source, Target
 from polybus.amqp.traffic import Flow
+from polybus.amqp.types import Symbol
+from polybus.gateway.amqp.send import TRANSFER_DESTINATION
 from tests.protocol.peer import Frame, parse
 from tests.unit.gateway.amqp_kit import error_of, gather, message, text, transfer_frames
 
@@ -165,9 +167,21 @@ class AmqpClient:
 
     # Links
 
-    def sender(self, address: str) -> int:
+    def sender(self, address: str, destination: str | None = None) -> int:
+        """A link that sends to an address, or through it to a destination."""
         handle = next(self._handles)
-        attach = Attach(str(handle), handle, False, Source("here"), Target(address), initial_delivery_count=0)
+        properties: dict[object, object] | None = None
+        if destination is not None:
+            properties = {Symbol(TRANSFER_DESTINATION): destination}
+        attach = Attach(
+            str(handle),
+            handle,
+            False,
+            Source("here"),
+            Target(address),
+            initial_delivery_count=0,
+            properties=properties,
+        )
         return self._attach(attach)
 
     def receiver(self, address: str, credit: int = 0) -> int:

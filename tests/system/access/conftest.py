@@ -8,9 +8,10 @@ import pytest
 from azure.servicebus.management import AccessRights, AuthorizationRule, ServiceBusAdministrationClient
 
 from polybus.testing.server import ServerProcess
+from tests.system.access import jwt_cases
 from tests.system.access.cases import NAMESPACE_KEYS, OWN_KEYS
 
-QUEUES = ("orders", "orders2", "order", "other", "a/b", "127.0.0.1")
+QUEUES = ("orders", "orders2", "order", "other", "a/b", "127.0.0.1", "relay", "talks")
 
 
 @pytest.fixture(scope="session")
@@ -23,12 +24,14 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 def serving(folder: Path, *options: str) -> Iterator[ServerProcess]:
     """One bus with keys of every kind: of the namespace, and of some entities."""
     keys = [word for text in NAMESPACE_KEYS for word in ("--key", text)]
-    with ServerProcess(folder, "--store", "memory:", *keys, *options) as server:
+    tokens = jwt_cases.options(folder)
+    with ServerProcess(folder, "--store", "memory:", *keys, *tokens, *options) as server:
         with ServiceBusAdministrationClient.from_connection_string(
             server.admin_connection_string, connection_verify=str(server.authority)
         ) as admin:
             for name in QUEUES:
-                admin.create_queue(name, authorization_rules=own_rules(name))
+                sessions = name == "talks"
+                admin.create_queue(name, requires_session=sessions, authorization_rules=own_rules(name))
             admin.create_topic("topic", authorization_rules=own_rules("topic"))
             for name in ("sub", "sub2"):
                 admin.create_subscription("topic", name)

@@ -16,7 +16,7 @@ STREAMS = {"AMQP": (SocketStream, "amqp"), "WebSocket": (WebSocketStream, "http"
 
 
 def test_there_are_enough_cases() -> None:
-    assert len(CASES) >= 100
+    assert len(CASES) >= 250
 
 
 @pytest.mark.parametrize("name", CASES)

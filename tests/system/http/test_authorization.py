@@ -365,7 +365,7 @@ def test_what_is_forwarded_already_may_be_told_again(server: Server) -> None:
 def with_jwt(certificates: Path) -> Iterator[Server]:
     server = Server(certificates).start()
 
-    def verify(text: str, audience: str) -> tuple[Rights, float]:
+    def verify(text: str, scope: tuple[str, ...]) -> tuple[Rights, float]:
         if text != "good.jwt.token":
             raise Unauthorized("not ours")
         return Rights.MANAGE, time.time() + 60

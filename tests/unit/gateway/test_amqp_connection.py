@@ -139,7 +139,7 @@ def test_a_token_for_one_entity_does_not_open_another(sim: SimBus) -> None:
 
 
 def test_a_jwt_counts_where_a_verifier_is_set(sim: SimBus) -> None:
-    def verify(token: str, audience: str) -> tuple[Rights, float]:
+    def verify(token: str, scope: tuple[str, ...]) -> tuple[Rights, float]:
         if token != "good.jwt.token":
             raise Unauthorized("InvalidToken")
         return Rights.LISTEN, time.time() + 60
@@ -154,7 +154,7 @@ def test_a_jwt_counts_where_a_verifier_is_set(sim: SimBus) -> None:
 
 
 def test_a_verifier_that_breaks_is_an_error_of_the_bus_and_not_the_end(sim: SimBus) -> None:
-    def verify(token: str, audience: str) -> tuple[Rights, float]:
+    def verify(token: str, scope: tuple[str, ...]) -> tuple[Rights, float]:
         raise json.JSONDecodeError("broken", "", 0)
 
     sim.gateway.jwt_verifier = verify
