@@ -11,8 +11,8 @@ from polybus.amqp.events import (
     Attached,
     Closed,
     CreditChanged,
-    Delivery,
     Disposed,
+    IncomingDelivery,
     LinkDetached,
     ProtocolEvent,
     SaslInit,
@@ -24,7 +24,7 @@ from polybus.amqp.link import Link
 from polybus.amqp.outcomes import ACCEPTED_BYTES, REJECTED_BYTES, AmqpError
 from polybus.amqp.performatives import Attach, Begin, Open
 from polybus.amqp.sasl import Init
-from polybus.amqp.session import Session
+from polybus.amqp.session import AmqpSession
 from polybus.amqp.terminus import Source, Target
 from polybus.errors import ProtocolError
 from tests.protocol.peer import Frame, parse
@@ -65,7 +65,7 @@ class Owner:
         self.connection = connection
         self.closed = 0
         self.gone: dict[int, Link] = {}
-        self.ended: dict[int, Session] = {}
+        self.ended: dict[int, AmqpSession] = {}
         self.turn = turn
 
     def take(self, events: list[ProtocolEvent]) -> None:
@@ -81,7 +81,7 @@ class Owner:
             return self.connection.sasl_outcome(0 if self.turn % 5 else 1)
         if isinstance(event, Attached):
             return self.attached(event.link)
-        if isinstance(event, Delivery):
+        if isinstance(event, IncomingDelivery):
             self.fresh(event.link)
             event.link.settle_incoming(event.delivery_id, ACCEPTED_BYTES if self.turn % 3 else REJECTED_BYTES)
         elif isinstance(event, CreditChanged):

@@ -18,7 +18,7 @@ from tests.unit.partition.solo import Pending, Solo
 
 from polybus.errors import MessageNotFound, PolybusError, SessionCannotBeLocked, SessionLockLost
 from polybus.message.message import build
-from polybus.partition import holding, moving, receiving, upkeep
+from polybus.partition import moving, receiving, session_verbs, upkeep
 from polybus.partition.entry import Entry
 from polybus.partition.sessions import Session
 from polybus.partition.settings import EntitySettings, LogSettings
@@ -227,13 +227,13 @@ class Late(RuleBasedStateMachine):
             steps = receiving.take_deferred(broker, log, now, numbers, True, None, None)
             self._begin(name, steps, log_id)
         elif name == "accept-next":
-            self._begin(name, holding.accept_next(broker, log, now, "me"))
+            self._begin(name, session_verbs.accept_next(broker, log, now, "me"))
         elif name == "accept":
-            self._begin("accept-next", holding.accept(broker, log, data.draw(st.sampled_from(["a", "b"])), now, "me"))
+            self._begin("accept-next", session_verbs.accept(broker, log, data.draw(st.sampled_from(["a", "b"])), now, "me"))
         elif name == "session-page" and session is not None and session.wants_page():
-            self._begin(name, holding.load_page(broker, log, session))
+            self._begin(name, session_verbs.load_page(broker, log, session))
         elif name == "session-deferred" and session is not None:
-            self._begin("deferred", holding.take_deferred(broker, log, session, now, numbers, True))
+            self._begin("deferred", session_verbs.take_deferred(broker, log, session, now, numbers, True))
 
     def _cancelled(self, context: object, result: object, error: PolybusError | None) -> None:
         assert isinstance(context, list)
@@ -274,7 +274,7 @@ class Late(RuleBasedStateMachine):
         """At once, so that messages arrive in sessions that are held."""
         solo = self.solo
         solo.commit()
-        pending = solo.begin(holding.accept(solo.broker, solo.log(), session, solo.now, "me"))
+        pending = solo.begin(session_verbs.accept(solo.broker, solo.log(), session, solo.now, "me"))
         while not pending.done:
             pending.step()
         self._go_on(Verb("accept-next", pending, 0))
@@ -283,7 +283,7 @@ class Late(RuleBasedStateMachine):
     @rule(data=st.data(), away=st.sampled_from([False, False, True]))
     def take_from(self, data: st.DataObject, away: bool) -> None:
         session = data.draw(st.sampled_from(self.sessions))
-        entry = holding.take(self.solo.broker, session, self.solo.now, not away)
+        entry = session_verbs.take(self.solo.broker, session, self.solo.now, not away)
         if entry is not None:
             last = self.last_seen.get(session.id, 0)
             assert entry.sequence > last or entry.sequence in self.seen, "a session is out of order"
@@ -295,7 +295,7 @@ class Late(RuleBasedStateMachine):
     @rule(data=st.data(), count=st.booleans())
     def release_session(self, data: st.DataObject, count: bool) -> None:
         session = self.sessions.pop(data.draw(st.integers(0, len(self.sessions) - 1)))
-        holding.release(self.solo.broker, self.solo.log(), session, self.solo.now, count)
+        session_verbs.release(self.solo.broker, self.solo.log(), session, self.solo.now, count)
 
     # The end
 

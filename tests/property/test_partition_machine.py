@@ -23,7 +23,7 @@ from tests.unit.partition.solo import Solo
 
 from polybus.errors import InvalidOperation, MessageLockLost, MessageNotFound, SessionLockLost
 from polybus.message.message import Message, build
-from polybus.partition import holding, sending, settling, transactions
+from polybus.partition import sending, session_verbs, settling, transactions
 from polybus.partition.entry import Entry
 from polybus.partition.sessions import Session
 from polybus.partition.settings import EntitySettings, LogSettings
@@ -431,14 +431,14 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data(), count=st.booleans())
     def release_session(self, data: st.DataObject, count: bool) -> None:
         key = data.draw(st.sampled_from(sorted(self.sessions)))
-        holding.release(self.solo.broker, self.solo.log(), self.sessions.pop(key), self.solo.now, count)
+        session_verbs.release(self.solo.broker, self.solo.log(), self.sessions.pop(key), self.solo.now, count)
         self.model.let_go(self.model.logs[0], key[1], count)
 
     @precondition(lambda self: self.sessions)
     @rule(data=st.data())
     def renew_session(self, data: st.DataObject) -> None:
         key = data.draw(st.sampled_from(sorted(self.sessions)))
-        holding.renew(self.solo.log(), self.sessions[key], self.solo.now)
+        session_verbs.renew(self.solo.log(), self.sessions[key], self.solo.now)
         log = self.model.logs[0]
         hold = log.held[key[1]]
         hold.until_ms = self.model.mono_ms + self.model.lock_ms
@@ -453,7 +453,7 @@ class Machine(RuleBasedStateMachine):
         log = self.model.logs[0]
         number = self._pick_number(data, log.items)
         item = log.items.get(number)
-        steps = holding.take_deferred(
+        steps = session_verbs.take_deferred(
             self.solo.broker, self.solo.log(), session, self.solo.now, [self._sequence(number)], lock
         )
         if item is None or item.state != DEFERRED or item.lock or item.sent.session != session.id:
@@ -473,7 +473,7 @@ class Machine(RuleBasedStateMachine):
     def set_state(self, data: st.DataObject, state: bytes | None) -> None:
         session = self.sessions[data.draw(st.sampled_from(sorted(self.sessions)))]
         self.solo.run(
-            holding.set_state(
+            session_verbs.set_state(
                 self.solo.broker, self.solo.log(), session, state, self.solo.now, self.solo.reply, "state"
             )
         )
@@ -505,7 +505,7 @@ class Machine(RuleBasedStateMachine):
         if not hasattr(self, "solo") or self.kind != "sessions":
             return
         for session in ("a", "b"):
-            assert self.solo.run(holding.get_state(self.solo.log(), session)) == self.model.logs[0].states.get(
+            assert self.solo.run(session_verbs.get_state(self.solo.log(), session)) == self.model.logs[0].states.get(
                 session
             )
 

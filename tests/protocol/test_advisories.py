@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from polybus.amqp.codec import encode
-from polybus.amqp.events import Closed, Delivery, Disposed, LinkDetached, Opened, SaslInit, SessionEnded
+from polybus.amqp.events import Closed, Disposed, IncomingDelivery, LinkDetached, Opened, SaslInit, SessionEnded
 from polybus.amqp.frames import AMQP_HEADER, EMPTY_FRAME, SASL_FRAME, SASL_HEADER, frame
 from polybus.amqp.outcomes import ACCEPTED
 from polybus.amqp.performatives import Attach, Begin, Open
@@ -214,7 +214,7 @@ def test_a_peer_that_ignores_credit_and_window_is_stopped(advisory) -> None:
     peer.sender(0, credit=10)
     bulk = [frame(1, Transfer(0, number, b"t", 0)) for number in range(AMQP_UNSETTLED_OVERRUN + 20)]
     peer.feed(b"".join(bulk))
-    assert len(of(peer.events, Delivery)) == AMQP_UNSETTLED_OVERRUN + 10
+    assert len(of(peer.events, IncomingDelivery)) == AMQP_UNSETTLED_OVERRUN + 10
     assert of(peer.events, SessionEnded)
     assert error_of(peer.frames("end")[-1], 0)[0] == "amqp:session:window-violation"
 
@@ -227,7 +227,7 @@ def test_frames_of_one_delivery_are_bounded(advisory, size) -> None:
     one = frame(1, Transfer(0, 0, b"t", 0, more=True), payload=b"x" * size)
     peer.feed(one * (AMQP_FRAMES_PER_DELIVERY + 10))
     assert len(of(peer.events, LinkDetached)) == 1
-    assert not of(peer.events, Delivery)
+    assert not of(peer.events, IncomingDelivery)
     assert peer.closed is None
 
 

@@ -83,7 +83,7 @@ WHOLE = play(START + TRAFFIC)
 
 def test_the_story_ends_well() -> None:
     assert WHOLE[0][-1].startswith("Closed")
-    assert sum(line.startswith("Delivery") for line in WHOLE[0]) == 2
+    assert sum(line.startswith("IncomingDelivery") for line in WHOLE[0]) == 2
 
 
 def test_all_at_once() -> None:

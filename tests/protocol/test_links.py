@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from polybus.amqp.codec import encode
-from polybus.amqp.events import Attached, Closed, CreditChanged, Delivery, LinkDetached, SessionEnded
+from polybus.amqp.events import Attached, Closed, CreditChanged, IncomingDelivery, LinkDetached, SessionEnded
 from polybus.amqp.frames import frame
 from polybus.amqp.incoming import IncomingLink
 from polybus.amqp.outcomes import ACCEPTED_BYTES, AmqpError
@@ -299,8 +299,8 @@ def test_what_is_sent_before_the_answer_is_held_for_the_caller() -> None:
     assert peer.send(Transfer(0, 0, b"a", 0), payload=b"small") == []
     assert peer.send(Transfer(0, 1, b"b", 0), payload=b"x" * 100) == []
     first, second = link.accept(max_message_size=50)
-    assert isinstance(first, Delivery)
-    assert isinstance(second, Delivery)
+    assert isinstance(first, IncomingDelivery)
+    assert isinstance(second, IncomingDelivery)
     assert (first.payload, first.oversized) == (b"small", False)
     assert (second.payload, second.oversized) == (b"", True)
     link.settle_incoming(0, ACCEPTED_BYTES)

@@ -11,8 +11,8 @@ from polybus.amqp.events import (  # noqa: E402
     Attached,
     Closed,
     CreditChanged,
-    Delivery,
     Disposed,
+    IncomingDelivery,
     LinkDetached,
     ProtocolEvent,
     SaslInit,
@@ -105,7 +105,7 @@ def test_sends_are_answered() -> None:
     theirs, link = wire.sender()
     assert theirs.credit == 100
     deliveries = [send(theirs, f"t{number}", b"body") for number in range(3)]
-    received = [event for event in wire.pump() if isinstance(event, Delivery)]
+    received = [event for event in wire.pump() if isinstance(event, IncomingDelivery)]
     assert [event.payload for event in received] == [b"body"] * 3
     link.settle_incoming(received[0].delivery_id, ACCEPTED_BYTES)
     link.settle_incoming(received[1].delivery_id, ACCEPTED_BYTES)
@@ -125,7 +125,7 @@ def test_credit_is_renewed_for_a_long_stream() -> None:
             send(theirs, str(sent), b"x").settle()
             sent += 1
         for event in wire.pump():
-            if isinstance(event, Delivery) and not event.settled:
+            if isinstance(event, IncomingDelivery) and not event.settled:
                 link.settle_incoming(event.delivery_id, ACCEPTED_BYTES)
         wire.pump()
     assert sent > 200
@@ -137,7 +137,7 @@ def test_large_message_in_many_frames_both_ways() -> None:
     body = bytes(range(256)) * 800
     theirs, link = wire.sender()
     send(theirs, "t", body)
-    [event] = [event for event in wire.pump() if isinstance(event, Delivery)]
+    [event] = [event for event in wire.pump() if isinstance(event, IncomingDelivery)]
     assert event.payload == body
     link.settle_incoming(event.delivery_id, ACCEPTED_BYTES)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from polybus.amqp.codec import decode, encode
-from polybus.amqp.events import Attached, Delivery
+from polybus.amqp.events import Attached, IncomingDelivery
 from polybus.amqp.outcomes import (
     ACCEPTED,
     Declare,
@@ -80,7 +80,7 @@ def test_transfer_in_a_transaction() -> None:
     peer = Peer().opened()
     peer.sender(0)
     [event] = peer.send(Transfer(0, 0, b"t", 0, state=TransactionalState(b"txn", None)), payload=b"x")
-    assert isinstance(event, Delivery)
+    assert isinstance(event, IncomingDelivery)
     assert isinstance(event.state, TransactionalState)
     assert (event.state.txn_id, event.state.outcome) == (b"txn", None)
 

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from polybus.amqp.events import Delivery, LinkDetached, SessionEnded
+from polybus.amqp.events import IncomingDelivery, LinkDetached, SessionEnded
 from polybus.amqp.frames import frame
 from polybus.amqp.outcomes import ACCEPTED_BYTES, TransactionalState
 from polybus.amqp.performatives import Detach, End
@@ -30,7 +30,7 @@ def test_a_transfer_becomes_a_delivery() -> None:
     peer = Peer().opened()
     link = peer.sender(0)
     [event] = peer.send(Transfer(0, 5, b"tag", BATCH_FORMAT), payload=b"body")
-    assert isinstance(event, Delivery)
+    assert isinstance(event, IncomingDelivery)
     assert event.link is link
     assert (event.delivery_id, event.tag, event.message_format) == (5, b"tag", BATCH_FORMAT)
     assert (event.payload, event.settled, event.state, event.oversized) == (b"body", False, None, False)
@@ -56,7 +56,7 @@ def test_integers_of_any_width_and_lists_of_both_sizes(fields, wide) -> None:
     else:
         body = b"\x00\x53\x14\xc0" + bytes((len(fields) + 1, 5)) + fields
     peer.feed(struct.pack(">IBBH", 8 + len(body) + 4, 2, 0, 1) + body + b"body")
-    [event] = of(peer.events, Delivery)
+    [event] = of(peer.events, IncomingDelivery)
     assert (event.delivery_id, event.tag, event.message_format, event.payload) == (5, b"t", 0, b"body")
 
 
@@ -72,7 +72,7 @@ def test_transfer_with_the_fewest_fields() -> None:
     peer.sender(0)
     body = b"\x00\x53\x14\xc0\x04\x02\x43\x52\x05"
     peer.feed(struct.pack(">IBBH", 8 + len(body), 2, 0, 1) + body)
-    [event] = of(peer.events, Delivery)
+    [event] = of(peer.events, IncomingDelivery)
     assert (event.delivery_id, event.tag, event.payload) == (5, b"", b"")
 
 
@@ -159,7 +159,7 @@ def test_an_id_is_free_again_when_answered() -> None:
     link = peer.sender(0)
     peer.send(Transfer(0, 5, b"t", 0), payload=b"x")
     link.settle_incoming(5, ACCEPTED_BYTES)
-    assert of(peer.send(Transfer(0, 5, b"t", 0), payload=b"x"), Delivery)
+    assert of(peer.send(Transfer(0, 5, b"t", 0), payload=b"x"), IncomingDelivery)
 
 
 @pytest.mark.parametrize("frames", [1, 3])

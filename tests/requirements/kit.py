@@ -120,7 +120,7 @@ class Judged:
         self._exits = ExitStack()
         self._sdk = self._exits.enter_context(connect(server.connection_string))
         self.sender = self.open_sender()
-        self.pen = self.client("main")
+        self.recorder = self.client("main")
         self._ids = 0
 
     def client(self, name: str) -> RecordedClient:
@@ -138,11 +138,11 @@ class Judged:
         """Sends a message of its own; gives the outcome."""
         self._ids += 1
         sent = message(f"message {self._ids}", partition_key=key, **properties)
-        return self.pen.send(self.sender, self.name, sent)
+        return self.recorder.send(self.sender, self.name, sent)
 
     def drain(self, count: int, client: RecordedClient | None = None, receiver: Any = None) -> int:
         """Receives and completes so many, or as many as come."""
-        client = client or self.pen
+        client = client or self.recorder
         receiver = receiver or self.open_receiver()
         done = 0
         while done < count:

@@ -64,10 +64,10 @@ def test_b8_b9_b10_f3_stores_are_lost_and_return(judged: Judged, gate: Gate, bus
     for partition in range(PARTITIONS):
         expected = FAILED if partition in lost else OK
         assert judged.send(keys_for(partition)[0]) == expected, partition
-    assert judged.pen.failures == {"ServiceBusServerBusyError": count}
+    assert judged.recorder.failures == {"ServiceBusServerBusyError": count}
     enough.set()
     assert set(outcomes()) == {OK}
-    assert max(judged.pen.slowest_send_ms, other.slowest_send_ms) < REROUTED_MS
+    assert max(judged.recorder.slowest_send_ms, other.slowest_send_ms) < REROUTED_MS
 
     assert gate.missing(name) == sorted(lost)
     assert bus.admin.get_queue(name).availability_status == "Limited"
@@ -122,7 +122,7 @@ def test_b10_a_disk_that_hangs_delays_a_send_by_less_than_15_s(judged: Judged, g
     gate.switch(f"stores/{store}/hang", calls=["commit"])
     for _ in range(2 * PARTITIONS):
         assert judged.send() == OK
-    assert judged.pen.slowest_send_ms < REROUTED_MS
+    assert judged.recorder.slowest_send_ms < REROUTED_MS
     assert judged.send(keys_for(5)[0]) == FAILED
     assert judged.send(keys_for(6)[0]) == OK
     gate.bring_back(judged.name)
@@ -151,7 +151,7 @@ def test_b9_a_keyed_send_in_doubt_is_refused_and_said_to_be_in_doubt(judged: Jud
     store = stores_of(gate, judged.name, [7])[0]
     gate.switch(f"stores/{store}/fail", calls=["sync"], nth=1)
     assert judged.send(keys_for(7)[0]) == UNKNOWN
-    assert judged.pen.failures == {"ServiceBusServerBusyError": 1}
+    assert judged.recorder.failures == {"ServiceBusServerBusyError": 1}
     until(lambda: not gate.missing(judged.name))
     assert judged.send(keys_for(7)[0]) == OK
     left = sum(gate.totals(judged.name))

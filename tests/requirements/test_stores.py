@@ -27,10 +27,10 @@ def test_a2_b8_b9_a_postgresql_server_is_killed_and_comes_back(tmp_path: Path) -
             killed.kill()
             for _ in range(2 * PARTITIONS):
                 assert judged.send() == OK
-            assert judged.pen.slowest_send_ms < 15_000
+            assert judged.recorder.slowest_send_ms < 15_000
             for partition in range(PARTITIONS):
                 assert judged.send(keys_for(partition)[0]) == (FAILED if partition in lost else OK)
-            assert set(judged.pen.failures) == {"ServiceBusServerBusyError"}
+            assert set(judged.recorder.failures) == {"ServiceBusServerBusyError"}
             assert gate.missing(judged.name) == lost
             receiver = judged.open_receiver()
             reachable = sum(gate.totals(judged.name))

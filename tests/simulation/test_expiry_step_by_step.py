@@ -7,7 +7,7 @@ import pytest
 from polybus.errors import MessageNotFound, PolybusError
 from polybus.message.message import build
 from polybus.message.outcome import DEFER
-from polybus.namespace.delivery import operations
+from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.entities.names import parse_address
 from polybus.partition.kinds import MAIN
 from polybus.partition.records import number_key
@@ -27,7 +27,7 @@ def test_a_message_that_expired_under_its_lock_and_was_then_deferred_is_not_rece
     done: Promise[None] = Promise()
     held.partition.settle(held, small.world.clock.now(), DEFER, None, None, None, done.reply, None)
     with pytest.raises(MessageNotFound):
-        small.do(operations.receive_deferred(small.namespace, entity, MAIN, [number], True, None))
+        small.do(entity_verbs.receive_deferred(small.namespace, entity, MAIN, [number], True, None))
     small.answer(done)
     small.run(60)
     assert entity.counts().result().total == 0

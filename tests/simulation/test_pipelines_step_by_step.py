@@ -6,7 +6,7 @@ import pytest
 
 from polybus.message import outcome
 from polybus.message.message import build
-from polybus.namespace.delivery import operations
+from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.delivery.source import Delivery
 from polybus.namespace.pipeline.cursor import Cursor
 from polybus.namespace.pipeline.cursors import Start
@@ -182,7 +182,7 @@ def test_a_settled_message_is_not_peeked_at_when_a_cursor_lets_go_of_it() -> Non
     small.answer(settle(small, taken(small, 2)[1]))
     small.set_faults(0, read_ms=(50.0, 50.0))
     entity = small.namespace.entity("q")
-    peeked = spawn(operations.peek(small.namespace, entity, MAIN, 1, 10))
+    peeked = spawn(entity_verbs.peek(small.namespace, entity, MAIN, 1, 10))
     small.run(0.07)
     let_go(small, cursor)
     assert [body_of(one.message) for one in small.answer(peeked)] == ["active"]

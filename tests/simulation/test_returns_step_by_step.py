@@ -9,7 +9,7 @@ from polybus.hashing import partition_for
 from polybus.hosting.catalogue import TOMBSTONE
 from polybus.limits import FORWARD_RETRIES, FORWARD_RETRY_MS
 from polybus.message.message import build
-from polybus.namespace.delivery import operations
+from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.entities.description import QueueDescription, SubscriptionDescription, TopicDescription
 from polybus.namespace.entities.names import parse_address
 from polybus.promise import spawn
@@ -247,7 +247,7 @@ def test_a_session_is_lost_with_its_store() -> None:
     with pytest.raises(SessionLockLost):
         held.renew().result()
     with pytest.raises(SessionLockLost):
-        small.do(operations.set_session_state(small.namespace, held, b"state"))
+        small.do(entity_verbs.set_session_state(small.namespace, held, b"state"))
     again = small.answer(source.accept_next("test", 1_000))
     assert again.id == "s"
 

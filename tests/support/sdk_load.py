@@ -59,7 +59,7 @@ class Client(threading.Thread):
         super().__init__(name=name, daemon=True)
         self.round = run
         self.rng = random.Random(f"{run.seed} {name}")
-        self.pen = RecordedClient(name)
+        self.recorder = RecordedClient(name)
         self.sent = 0
 
     def run(self) -> None:
@@ -127,32 +127,32 @@ class Sending(Client):
         if name == "later":
             return self._later(sender, message_id)
         if name == "steps":
-            return self.pen.send(sender, name, message(message_id, session_id=f"session {self.rng.randrange(6)}"))
+            return self.recorder.send(sender, name, message(message_id, session_id=f"session {self.rng.randrange(6)}"))
         if name == "news":
             colour = self.rng.choice(COLOURS)
             sent = message(message_id, partition_key=self._key(), application_properties={"colour": colour})
-            return self.pen.send(sender, f"news?{colour}", sent)
+            return self.recorder.send(sender, f"news?{colour}", sent)
         if self.rng.random() < 0.2:
             key = self._key()
             batch = [message(message_id, partition_key=key)]
             batch += [message(self.next_id(), partition_key=key) for _ in range(4)]
-            return self.pen.send_batch(sender, name, message_id, batch)
-        return self.pen.send(sender, name, message(message_id, partition_key=self._key()))
+            return self.recorder.send_batch(sender, name, message_id, batch)
+        return self.recorder.send(sender, name, message(message_id, partition_key=self._key()))
 
     def _key(self) -> str | None:
         return f"key {self.rng.randrange(20)}" if self.rng.random() < 0.5 else None
 
     def _twice(self, sender: Any, message_id: str) -> str:
         """The second is dropped, or takes the place of a first that was lost on its way."""
-        outcome = self.pen.send(sender, "unique", message(message_id))
-        return self.pen.send(sender, "unique", message(message_id)) if outcome == OK else outcome
+        outcome = self.recorder.send(sender, "unique", message(message_id))
+        return self.recorder.send(sender, "unique", message(message_id)) if outcome == OK else outcome
 
     def _later(self, sender: Any, message_id: str) -> str:
         due = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=DUE_S)
-        number = self.pen.schedule(sender, "later", message(message_id), due)
+        number = self.recorder.schedule(sender, "later", message(message_id), due)
         if number is not None and self.rng.random() < 0.4:
-            self.pen.cancel(sender, "later", number, message_id)
-        return self.pen.history.events[-1].outcome
+            self.recorder.cancel(sender, "later", number, message_id)
+        return self.recorder.history.events[-1].outcome
 
 
 class Receiving(Client):
@@ -171,7 +171,7 @@ class Receiving(Client):
             return
         try:
             while not self.over():
-                found = self.pen.try_receive(receiver, self.place, 20, WAIT_S, LOCK_MS)
+                found = self.recorder.try_receive(receiver, self.place, 20, WAIT_S, LOCK_MS)
                 if found is None or not all(self._settle(receiver, each) for each in found):
                     return
         finally:
@@ -183,7 +183,7 @@ class Receiving(Client):
 
     def _settle(self, receiver: Any, seen: Any) -> bool:
         op = Op.ABANDON if self.rng.random() < 0.05 else Op.COMPLETE
-        return self.pen.settle(receiver, self.place, seen, op) != UNKNOWN
+        return self.recorder.settle(receiver, self.place, seen, op) != UNKNOWN
 
 
 class ReceivingSessions(Receiving):
@@ -192,16 +192,16 @@ class ReceivingSessions(Receiving):
     def work(self, sdk: Any) -> None:
         while not self.over():
             receiver = sdk.get_queue_receiver(self.place, session_id=NEXT_AVAILABLE_SESSION, max_wait_time=WAIT_S)
-            accepted = self.pen.accept(receiver, self.place)
+            accepted = self.recorder.accept(receiver, self.place)
             if accepted is None:
                 _close(receiver)
-                if not self.round.up.is_set() or "OperationTimeoutError" not in self.pen.failures:
+                if not self.round.up.is_set() or "OperationTimeoutError" not in self.recorder.failures:
                     return
                 continue
             try:
                 for _ in range(self.rng.randrange(1, 4)):
-                    found = self.pen.try_receive(receiver, self.place, 5, WAIT_S, LOCK_MS, accepted)
+                    found = self.recorder.try_receive(receiver, self.place, 5, WAIT_S, LOCK_MS, accepted)
                     if found is None or not all(self._settle(receiver, each) for each in found):
                         return
             finally:
-                self.pen.release(receiver, self.place)
+                self.recorder.release(receiver, self.place)

@@ -106,7 +106,7 @@ def play(folder: Path, kills: int, seed: int) -> tuple[Verdict, Counter[str]]:
         if run.crashes:
             raise RuntimeError("; ".join(run.crashes))
         clients = (*senders, *receivers)
-        verdict = verify([reaper.history, *(client.pen.history for client in clients)], final, slack_ms=SLACK_MS)
+        verdict = verify([reaper.history, *(client.recorder.history for client in clients)], final, slack_ms=SLACK_MS)
         figures = Counter(verdict.report) + Counter({"kills": kills, "unknown settlements": _unknown(clients)})
         return verdict, figures + _kinds(clients)
 
@@ -129,13 +129,13 @@ def _join(clients: list[Client]) -> None:
 
 def _unknown(clients: tuple[Client, ...]) -> int:
     ops = (Op.COMPLETE, Op.ABANDON)
-    return sum(event.op in ops and event.outcome == UNKNOWN for each in clients for event in each.pen.history)
+    return sum(event.op in ops and event.outcome == UNKNOWN for each in clients for event in each.recorder.history)
 
 
 def _kinds(clients: tuple[Client, ...]) -> Counter[str]:
     """How many acknowledged sends went to each entity, so that a reader sees which kinds of load there were."""
     events = [
-        event for client in clients for event in client.pen.history if event.op in SENDS and event.outcome == OK
+        event for client in clients for event in client.recorder.history if event.op in SENDS and event.outcome == OK
     ]
     return Counter(f"to {event.entity}" for event in events)
 

@@ -94,9 +94,9 @@ class LiveGround(Surroundings):
     def sleep(self, ms: float) -> Promise[None]:
         return pause(self._loop, ms)
 
-    def intend(self, pen: Recorder, op: str, entity: str, began: Began, **fields: Any) -> int:
+    def intend(self, recorder: Recorder, op: str, entity: str, began: Began, **fields: Any) -> int:
         self._intents += 1
-        event = Event(began.ms, began.ms, 0, pen.client, op, entity, UNKNOWN, after=began.after, **fields)
+        event = Event(began.ms, began.ms, 0, recorder.client, op, entity, UNKNOWN, after=began.after, **fields)
         self._pipe.write(f"?{self._intents} ".encode() + to_line(event))
         return self._intents
 

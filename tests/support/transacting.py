@@ -53,10 +53,10 @@ class _Transaction:
         self.name = name
         self._client = client
         self._rng = client.rng
-        self._pen = client.pen.pen
+        self._recorder = client.recorder.recorder
         self._raw = raw
         self._id = raw.declare()
-        self._pen.record(Op.DECLARE, transaction=name)
+        self._recorder.record(Op.DECLARE, transaction=name)
 
     def work(self, receiver: int, senders: dict[str, int]) -> None:
         held = self._receive(receiver) if self._rng.random() < 0.6 else None
@@ -72,7 +72,7 @@ class _Transaction:
             self._give_up(held)
 
     def _receive(self, receiver: int) -> Got | None:
-        began = self._pen.begin()
+        began = self._recorder.begin()
         got = self._raw.receive(receiver)
         if got is not None:
             seen: dict[str, Any] = {
@@ -80,29 +80,29 @@ class _Transaction:
                 "digest": digest(got.body),
                 "count": got.delivery_count,
             }
-            self._pen.record(Op.RECEIVE, HOME, began=began, **_named(got), **seen)
+            self._recorder.record(Op.RECEIVE, HOME, began=began, **_named(got), **seen)
         return got
 
     def _settle(self, held: Got) -> bool:
-        began = self._pen.begin()
+        began = self._recorder.begin()
         agreed = self._raw.settle(held, self._id)
         outcome = OK if agreed else FAILED
-        self._pen.record(Op.COMPLETE, HOME, outcome, began=began, transaction=self.name, **_named(held))
+        self._recorder.record(Op.COMPLETE, HOME, outcome, began=began, transaction=self.name, **_named(held))
         return agreed
 
     def _send(self, sender: int, name: str, key: str) -> None:
         message_id = self._client.next_id()
         body = f"body of {message_id}"
-        began = self._pen.begin()
+        began = self._recorder.begin()
         answer = self._raw.send(sender, self._id, body, message_id=message_id, partition_key=key)
         outcome = OK if answer == "accepted" else FAILED
         fields = {"message_id": message_id, "key": key, "digest": digest(body.encode())}
-        self._pen.record(Op.SEND, name, outcome, began=began, transaction=self.name, **fields)
+        self._recorder.record(Op.SEND, name, outcome, began=began, transaction=self.name, **fields)
 
     def _discharge(self, fail: bool) -> bool:
         """Whether it is committed. Where the bus dies meanwhile nobody knows, unless it was to be rolled back."""
         op = Op.ROLLBACK if fail else Op.COMMIT
-        began = self._pen.begin()
+        began = self._recorder.begin()
         try:
             refusal = self._raw.discharge(self._id, fail)
         except OSError:
@@ -115,18 +115,18 @@ class _Transaction:
         return False
 
     def _end(self, op: str, outcome: str, began: Began) -> None:
-        self._pen.record(op, outcome=outcome, began=began, transaction=self.name)
+        self._recorder.record(op, outcome=outcome, began=began, transaction=self.name)
 
     def _give_up(self, held: Got) -> None:
         """The message is still locked: it is completed by its token, outside any transaction."""
         body = {"lock-tokens": [held.token], "disposition-status": "completed"}
-        began = self._pen.begin()
+        began = self._recorder.begin()
         outcome = UNKNOWN
         try:
             status, _ = self._raw.ask(HOME, "update-disposition", body)
             outcome = OK if status == 200 else FAILED
         finally:
-            self._pen.record(Op.COMPLETE, HOME, outcome, began=began, **_named(held))
+            self._recorder.record(Op.COMPLETE, HOME, outcome, began=began, **_named(held))
 
 
 def _named(got: Got) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from polybus.amqp.outcomes import AmqpError
 from polybus.amqp.performatives import Attach, Begin, Close, Detach, End, Open
 from polybus.amqp.reader import Frame, FrameReader, framing_error
 from polybus.amqp.sasl import AUTH, MECHANISMS, OK, Init, Mechanisms, SaslOutcome
-from polybus.amqp.session import Session
+from polybus.amqp.session import AmqpSession
 from polybus.amqp.states import (
     CLOSED,
     CLOSING,
@@ -176,7 +176,7 @@ class Connection(FrameReader):
         self.link_count += 1
         return True
 
-    def forget_session(self, session: Session) -> None:
+    def forget_session(self, session: AmqpSession) -> None:
         del self.sessions[session.channel]
         self._ended[session.channel] = None
 
@@ -262,7 +262,7 @@ class Connection(FrameReader):
             raise ProtocolError("amqp:illegal-state", f"channel {channel} has a session already")
         if not self.known and len(self.sessions) >= AMQP_STRANGER_LINKS:
             raise ProtocolError("amqp:resource-limit-exceeded", "too many sessions before a token was shown")
-        session = Session(self, channel, begin)
+        session = AmqpSession(self, channel, begin)
         self.sessions[channel] = session
         self._ended.pop(channel, None)
         session.answer_begin()

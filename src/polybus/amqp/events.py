@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from polybus.amqp.incoming import IncomingLink
     from polybus.amqp.link import Link
     from polybus.amqp.outgoing import OutgoingLink
-    from polybus.amqp.session import Session
+    from polybus.amqp.session import AmqpSession
 
 
 class ProtocolEvent:
@@ -37,7 +37,7 @@ class Opened(ProtocolEvent):
 
 
 class SessionBegun(ProtocolEvent):
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: AmqpSession) -> None:
         self.session = session
 
 
@@ -58,7 +58,7 @@ class CreditChanged(ProtocolEvent):
         self.link = link
 
 
-class Delivery(ProtocolEvent):
+class IncomingDelivery(ProtocolEvent):
     """One message, whole. If it is `oversized` its payload was thrown away; -1 is a null message-format."""
 
     __slots__ = (
@@ -115,7 +115,7 @@ class Disposed(ProtocolEvent):
 
     def __init__(
         self,
-        session: Session,
+        session: AmqpSession,
         deliveries: list[OutgoingDelivery],
         state: DeliveryState | None,
         settled: bool,
@@ -151,7 +151,7 @@ class LinkDetached(ProtocolEvent):
 class SessionEnded(ProtocolEvent):
     """The session is gone; its links were reported one by one before."""
 
-    def __init__(self, session: Session, error: AmqpError | None) -> None:
+    def __init__(self, session: AmqpSession, error: AmqpError | None) -> None:
         self.session = session
         self.error = error
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from polybus.amqp.assembly import Assembly
-from polybus.amqp.events import Delivery, ProtocolEvent
+from polybus.amqp.events import IncomingDelivery, ProtocolEvent
 from polybus.amqp.fields import UINT_MAX, bool_at, uint_at
 from polybus.amqp.link import Link
 from polybus.amqp.outbox import serial_distance
@@ -22,13 +22,13 @@ from polybus.amqp.traffic import TransferTail
 from polybus.limits import AMQP_FRAMES_PER_DELIVERY, AMQP_HELD_DELIVERIES, AMQP_UNSIZED_LINK_BYTES
 
 if TYPE_CHECKING:
-    from polybus.amqp.session import Session
+    from polybus.amqp.session import AmqpSession
 
 
 class IncomingLink(Link):
     """The peer's sending link."""
 
-    def __init__(self, session: Session, attach: Attach) -> None:
+    def __init__(self, session: AmqpSession, attach: Attach) -> None:
         super().__init__(session, attach)
         self.delivery_count = attach.initial_delivery_count or 0
         self.message_limit = AMQP_UNSIZED_LINK_BYTES
@@ -36,7 +36,7 @@ class IncomingLink(Link):
         self.carries_requests = False
         """Whether what comes is known by its message id, and no answer is awaited by its delivery-id."""
         self._assembly: Assembly | None = None
-        self._held: list[Delivery] = []
+        self._held: list[IncomingDelivery] = []
 
     def grant(self, credit: int) -> None:
         """Lets the peer have `credit` deliveries under way from now on, renewed as they are answered."""
@@ -90,7 +90,9 @@ class IncomingLink(Link):
             self._renew_if_half_used()
         elif not self._owe(delivery_id, events):
             return
-        events.append(Delivery(self, delivery_id, tag, tail.message_format, payload, tail.settled, tail.state, False))
+        events.append(
+            IncomingDelivery(self, delivery_id, tag, tail.message_format, payload, tail.settled, tail.state, False)
+        )
 
     def _owe(self, delivery_id: int, events: list[ProtocolEvent]) -> bool:
         """Notes that the delivery waits for an answer; false when that ended the session.
@@ -157,7 +159,7 @@ class IncomingLink(Link):
             self._renew_if_half_used()
         elif not self._owe(whole.delivery_id, events):
             return
-        delivery = Delivery(
+        delivery = IncomingDelivery(
             self,
             whole.delivery_id,
             whole.tag,

@@ -19,13 +19,13 @@ from polybus.amqp.states import ATTACHED, DETACHED, DETACHING, LINK, PENDING, st
 from polybus.amqp.terminus import Coordinator, Source, Target
 
 if TYPE_CHECKING:
-    from polybus.amqp.session import Session
+    from polybus.amqp.session import AmqpSession
 
 
 class Link:
     """One direction between the peer and us. `context` is the owner's, for whatever it wants to find again."""
 
-    def __init__(self, session: Session, attach: Attach) -> None:
+    def __init__(self, session: AmqpSession, attach: Attach) -> None:
         self.session = session
         self.attach = attach
         self.name = attach.name

@@ -28,13 +28,13 @@ from polybus.amqp.states import ATTACHED, LINK, step
 from polybus.errors import BugError
 
 if TYPE_CHECKING:
-    from polybus.amqp.session import Session
+    from polybus.amqp.session import AmqpSession
 
 
 class OutgoingLink(Link):
     """The peer's receiving link."""
 
-    def __init__(self, session: Session, attach: Attach) -> None:
+    def __init__(self, session: AmqpSession, attach: Attach) -> None:
         super().__init__(session, attach)
         self.drain = False
         self._tag_bytes = -1

@@ -17,7 +17,7 @@ from polybus.amqp.frames import AMQP_FRAME, AMQP_HEADER, HEADER_BYTES, SASL_FRAM
 from polybus.amqp.inbox import Inbox
 from polybus.amqp.outcomes import AmqpError
 from polybus.amqp.performatives import DISPOSITION, FLOW, TRANSFER
-from polybus.amqp.session import Session
+from polybus.amqp.session import AmqpSession
 from polybus.amqp.states import CLOSED, CLOSING, JUDGING, LOGGED_IN, LOGIN, MAPPED, OPENED, START
 from polybus.amqp.traffic import frame_fields
 from polybus.errors import ProtocolError
@@ -77,7 +77,7 @@ class FrameReader:
 
     def __init__(self, now_ms: int) -> None:
         self.state = START
-        self.sessions: dict[int, Session] = {}
+        self.sessions: dict[int, AmqpSession] = {}
         self.now_ms = now_ms
         self.heard_ms = now_ms
         self._inbox = Inbox()

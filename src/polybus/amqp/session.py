@@ -45,7 +45,7 @@ _UNKNOWN_DELIVERY = Rejected(
 ).encoded()
 
 
-class Session(SessionWriter):
+class AmqpSession(SessionWriter):
     """One session of the peer. `context` is the owner's."""
 
     def __init__(self, connection: Connection, channel: int, begin: Begin) -> None:

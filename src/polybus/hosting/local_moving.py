@@ -16,7 +16,7 @@ from polybus.limits import FORWARD_RETRY_MS
 from polybus.message.edit import Edit
 from polybus.message.message import Message
 from polybus.partition import by_number, deleting, inbox, moving, receiving, rescheduling, transfers
-from polybus.partition.data import Moved, Transfer
+from polybus.partition.data import Moved, OutboxMessage
 from polybus.partition.kinds import MAIN
 from polybus.partition.log import Log
 from polybus.promise import Promise, pause, rejected, spawn
@@ -29,13 +29,13 @@ class LocalMoving(LocalSessions):
         broker = self.broker
         return rejected(self.unavailable()) if broker is None else self.run(transfers.destinations(broker))
 
-    def outgoing(self, destination: tuple[int, int], limit: int, max_bytes: int) -> Promise[list[Transfer]]:
+    def outgoing(self, destination: tuple[int, int], limit: int, max_bytes: int) -> Promise[list[OutboxMessage]]:
         broker = self.broker
         if broker is None:
             return rejected(self.unavailable())
         return self.run(transfers.pending(broker, destination[0], destination[1], 0, limit, max_bytes))
 
-    def remove_outgoing(self, destination: tuple[int, int], moved: list[Transfer]) -> Promise[None]:
+    def remove_outgoing(self, destination: tuple[int, int], moved: list[OutboxMessage]) -> Promise[None]:
         broker = self.broker
         if broker is None:
             return rejected(self.unavailable())
@@ -43,7 +43,7 @@ class LocalMoving(LocalSessions):
         return self.store.synced()
 
     def refuse_outgoing(
-        self, destination: tuple[int, int], refused: list[Transfer], error: BusError
+        self, destination: tuple[int, int], refused: list[OutboxMessage], error: BusError
     ) -> Promise[None]:
         broker = self.broker
         if broker is None:
@@ -51,10 +51,10 @@ class LocalMoving(LocalSessions):
         transfers.refused(broker, self._clock.now(), destination[0], destination[1], refused, error)
         return self.store.synced()
 
-    def take_over(self, source: tuple[int, int], arriving: list[Transfer]) -> Promise[None]:
+    def take_over(self, source: tuple[int, int], arriving: list[OutboxMessage]) -> Promise[None]:
         return spawn(self._take_over(source, arriving))
 
-    async def _take_over(self, source: tuple[int, int], arriving: list[Transfer]) -> None:
+    async def _take_over(self, source: tuple[int, int], arriving: list[OutboxMessage]) -> None:
         try:
             self.check_open()
         except (ServerBusy, QuotaExceeded) as error:

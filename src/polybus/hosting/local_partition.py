@@ -16,10 +16,10 @@ from polybus.message.outcome import ABANDON, COMPLETE, DEFER
 from polybus.message.peeked import Peeked
 from polybus.partition import (
     events,
-    holding,
     purging,
     receiving,
     sending,
+    session_verbs,
     settling,
     transactions,
     upkeep,
@@ -68,7 +68,7 @@ class LocalPartition(LocalPipelines):
         if session is None:
             steps = receiving.take_deferred(broker, log, now, numbers, lock, None, None)
         else:
-            steps = holding.take_deferred(broker, log, session_of(session), now, numbers, lock)
+            steps = session_verbs.take_deferred(broker, log, session_of(session), now, numbers, lock)
         entries = await self.run(steps)
         deliveries = [self.delivery(broker, entry) for entry in entries]
         if not lock:
@@ -261,7 +261,7 @@ class LocalPartition(LocalPipelines):
             return resolved(0)
         held = [session for session in log.sessions.held.values() if session_id in (None, session.id)]
         for session in held:
-            holding.release(broker, log, session, self._clock.now())
+            session_verbs.release(broker, log, session, self._clock.now())
             self.session_lost(session)
         return resolved(len(held))
 

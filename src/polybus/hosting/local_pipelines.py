@@ -16,7 +16,7 @@ from polybus.partition import (
     staging,
 )
 from polybus.partition.broker import Broker
-from polybus.partition.data import Event, LogRange, Records
+from polybus.partition.data import LogEvent, LogRange, Records
 from polybus.partition.kinds import KINDS, NO_FLOOR
 from polybus.partition.log import Log
 from polybus.promise import Promise, pause, rejected, resolved, spawn
@@ -73,7 +73,7 @@ class LocalPipelines(LocalMoving):
             return rejected(error)
         return self.run(cursors.read_records(broker, log, first, last, limit, max_bytes, start))
 
-    def read_events(self, log_id: int, first: int, limit: int) -> Promise[list[Event]]:
+    def read_events(self, log_id: int, first: int, limit: int) -> Promise[list[LogEvent]]:
         broker = self.broker
         if broker is None:
             return rejected(self.unavailable())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from polybus.errors import InvalidOperation, PolybusError, SessionLockLost
 from polybus.hosting.partition_client import Delivery, SessionLock
 from polybus.hosting.partition_host import PartitionHost
-from polybus.partition import holding, session_list
+from polybus.partition import session_list, session_verbs
 from polybus.partition.broker import Broker
 from polybus.partition.data import ListedSession
 from polybus.partition.log import Log
@@ -31,7 +31,7 @@ class LocalSessions(PartitionHost):
 
     def may_have_session(self, log_id: int) -> bool:
         broker = self.broker
-        return broker is not None and holding.book(broker.log(log_id)).has_waiting()
+        return broker is not None and session_verbs.book(broker.log(log_id)).has_waiting()
 
     def accept_session(self, log_id: int, session_id: str, holder: str) -> Promise[SessionLock]:
         return spawn(self._accept_session(log_id, session_id, holder))
@@ -39,7 +39,7 @@ class LocalSessions(PartitionHost):
     async def _accept_session(self, log_id: int, session_id: str, holder: str) -> SessionLock:
         broker = self.require()
         lock = LocalSessionLock(broker.log(log_id), session_id, holder)
-        session = await self.run(holding.accept(broker, lock.log, session_id, self._clock.now(), lock))
+        session = await self.run(session_verbs.accept(broker, lock.log, session_id, self._clock.now(), lock))
         return await self._held(lock, session)
 
     def accept_next_session(self, log_id: int, holder: str) -> Promise[SessionLock | None]:
@@ -48,10 +48,10 @@ class LocalSessions(PartitionHost):
     async def _accept_next_session(self, log_id: int, holder: str) -> SessionLock | None:
         broker = self.require()
         lock = LocalSessionLock(broker.log(log_id), "", holder)
-        session = await self.run(holding.accept_next(broker, lock.log, self._clock.now(), lock))
+        session = await self.run(session_verbs.accept_next(broker, lock.log, self._clock.now(), lock))
         if session is not None:
             return await self._held(lock, session)
-        if holding.book(lock.log).has_more():
+        if session_verbs.book(lock.log).has_more():
             await pause(self._loop, 0)  # everybody else has a turn
             listener = self.listeners.get(log_id)
             if listener is not None:
@@ -73,7 +73,7 @@ class LocalSessions(PartitionHost):
         assert isinstance(lock, LocalSessionLock), "a session's lock goes back to the partition that gave it"
         if lock.lost or session_of(lock).lost:
             raise SessionLockLost(f"The session lock has expired on the session '{lock.id}'.")
-        holding.holding(lock.log, lock.id, self._clock.now(), lock)
+        session_verbs.require_held(lock.log, lock.id, self._clock.now(), lock)
         return lock
 
     def take_in_session(self, session: SessionLock) -> Delivery | None:
@@ -81,7 +81,7 @@ class LocalSessions(PartitionHost):
         assert isinstance(session, LocalSessionLock), "a session's lock goes back to the partition that gave it"
         if broker is None or session.lost:
             return None
-        entry = holding.take(broker, session_of(session), self._clock.now(), True)
+        entry = session_verbs.take(broker, session_of(session), self._clock.now(), True)
         delivery = None if entry is None else self.delivery(broker, entry)
         self._load_session(broker, session)
         return delivery
@@ -91,7 +91,7 @@ class LocalSessions(PartitionHost):
         assert isinstance(session, LocalSessionLock), "a session's lock goes back to the partition that gave it"
         if broker is None or session.lost:
             return False
-        entry = holding.take(broker, session_of(session), self._clock.now(), False)
+        entry = session_verbs.take(broker, session_of(session), self._clock.now(), False)
         if entry is not None:
             broker.out().replies.append((reply, context, self.delivery(broker, entry)))
         self._load_session(broker, session)
@@ -103,7 +103,7 @@ class LocalSessions(PartitionHost):
             return
         lock.reading = True
         listener.searching()
-        self.run(holding.load_page(broker, lock.log, session)).then(
+        self.run(session_verbs.load_page(broker, lock.log, session)).then(
             lambda promise: self._session_loaded(lock, promise)
         )
 
@@ -125,7 +125,7 @@ class LocalSessions(PartitionHost):
         try:
             lock = self._check_held(session)
             held = session_of(lock)
-            lock.locked_until_ms = holding.renew(lock.log, held, self._clock.now())
+            lock.locked_until_ms = session_verbs.renew(lock.log, held, self._clock.now())
         except PolybusError as error:
             return rejected(error)
         self.locked_until(held.until_ms)
@@ -137,7 +137,7 @@ class LocalSessions(PartitionHost):
         held = session_of(session)
         session.listener = None
         if broker is not None and not held.lost:
-            holding.release(broker, session.log, held, self._clock.now())
+            session_verbs.release(broker, session.log, held, self._clock.now())
         session.lost = True
 
     def get_session_state(self, session: SessionLock) -> Promise[bytes | None]:
@@ -146,7 +146,7 @@ class LocalSessions(PartitionHost):
             self.require()
         except PolybusError as error:
             return rejected(error)
-        return self.run(holding.get_state(lock.log, lock.id))
+        return self.run(session_verbs.get_state(lock.log, lock.id))
 
     def set_session_state(self, session: SessionLock, state: bytes | None) -> Promise[None]:
         return spawn(self._set_session_state(session, state))
@@ -154,14 +154,16 @@ class LocalSessions(PartitionHost):
     async def _set_session_state(self, session: SessionLock, state: bytes | None) -> None:
         lock, now = self._check_held(session), self._clock.now()
         done: Promise[None] = Promise()
-        await self.run(holding.set_state(self.require(), lock.log, session_of(lock), state, now, done.reply, None))
+        await self.run(
+            session_verbs.set_state(self.require(), lock.log, session_of(lock), state, now, done.reply, None)
+        )
         await done
 
     def list_sessions(self, log_id: int, limit: int, updated_after_ms: int | None) -> Promise[list[str]]:
         broker = self.broker
         if broker is None:
             return rejected(self.unavailable())
-        return self.run(holding.list_sessions(broker.log(log_id), None, limit, updated_after_ms))
+        return self.run(session_verbs.list_sessions(broker.log(log_id), None, limit, updated_after_ms))
 
     def describe_sessions(self, log_id: int, after: str | None, limit: int) -> Promise[list[ListedSession]]:
         broker = self.broker

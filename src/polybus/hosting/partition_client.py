@@ -18,7 +18,7 @@ from polybus.message.message import Message
 from polybus.message.overlay import Overlay
 from polybus.message.peeked import Peeked
 from polybus.message.rendering import Marks
-from polybus.partition.data import Event, ListedSession, LogRange, Moved, Records, Statistics, Transfer
+from polybus.partition.data import ListedSession, LogEvent, LogRange, Moved, OutboxMessage, Records, Statistics
 from polybus.partition.settings import EntitySettings
 from polybus.promise import Promise, Reply
 from polybus.rules.selectors import Selector
@@ -367,21 +367,21 @@ class PartitionClient:
         """The (entity id, partition index) pairs for which the outbox holds messages."""
         raise NotImplementedError
 
-    def outgoing(self, destination: tuple[int, int], limit: int, max_bytes: int) -> Promise[list[Transfer]]:
+    def outgoing(self, destination: tuple[int, int], limit: int, max_bytes: int) -> Promise[list[OutboxMessage]]:
         """The next messages of the outbox for one destination, in order."""
         raise NotImplementedError
 
-    def remove_outgoing(self, destination: tuple[int, int], moved: list[Transfer]) -> Promise[None]:
+    def remove_outgoing(self, destination: tuple[int, int], moved: list[OutboxMessage]) -> Promise[None]:
         """The destination has these: they leave the outbox. Saying it twice is harmless."""
         raise NotImplementedError
 
     def refuse_outgoing(
-        self, destination: tuple[int, int], refused: list[Transfer], error: BusError
+        self, destination: tuple[int, int], refused: list[OutboxMessage], error: BusError
     ) -> Promise[None]:
         """The destination will never take these: they go to the transfer dead letters of where they came from."""
         raise NotImplementedError
 
-    def take_over(self, source: tuple[int, int], arriving: list[Transfer]) -> Promise[None]:
+    def take_over(self, source: tuple[int, int], arriving: list[OutboxMessage]) -> Promise[None]:
         """Stores what has not been seen from this source yet; all or none."""
         raise NotImplementedError
 
@@ -420,7 +420,7 @@ class PartitionClient:
         """Messages by position as they are stored; `start` is `after` of the read before, where this one goes on."""
         raise NotImplementedError
 
-    def read_events(self, log_id: int, first: int, limit: int) -> Promise[list[Event]]:
+    def read_events(self, log_id: int, first: int, limit: int) -> Promise[list[LogEvent]]:
         raise NotImplementedError
 
     def trim_events(self) -> None:

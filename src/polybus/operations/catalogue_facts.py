@@ -70,7 +70,7 @@ class CatalogueFacts:
         self.entities: dict[int, EntityFacts] = {}
         self.unreadable: set[int] = set()
         """Ids of entities whose records are damaged: their rows cannot be judged."""
-        self.remains: set[tuple[int, int]] = set()
+        self.tombstones: set[tuple[int, int]] = set()
         """(entity id, subscription or 0) of what is deleted and still being removed."""
         self.doubts: set[bytes] = set()
         self.stores: list[bytes] = []
@@ -108,7 +108,7 @@ class CatalogueFacts:
         reading = {
             catalogue.ENTITY: self._read_entity,
             catalogue.SUBSCRIPTION: self._read_subscription,
-            catalogue.TOMBSTONE: self._read_remains,
+            catalogue.TOMBSTONE: self._read_tombstone,
             catalogue.DOUBT: self._read_doubt,
         }
         names: set[tuple[bytes, str]] = set()
@@ -175,10 +175,10 @@ class CatalogueFacts:
             self.report(what, "another rule of the subscription has the same name")
         names.add((key[:-8], fold(rule.name)))
 
-    def _read_remains(self, key: bytes, record: dict[str, Any]) -> None:
+    def _read_tombstone(self, key: bytes, record: dict[str, Any]) -> None:
         what = _key_text(key)
         entity_id, number = record["entity"], record["subscription"]
-        self.remains.add((entity_id, number))
+        self.tombstones.add((entity_id, number))
         if number == 0 and entity_id in self.entities:
             self.report(what, "an entity that exists is written down for removal")
         if number and entity_id in self.entities and number in self.entities[entity_id].subscriptions:

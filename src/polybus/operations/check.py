@@ -129,7 +129,7 @@ class _OfflineCheck:
         self._findings = findings
         self._checks: dict[tuple[int, int], PartitionCheck] = {}
         self._removed: dict[int, set[int]] = {}
-        for entity_id, number in facts.remains:
+        for entity_id, number in facts.tombstones:
             self._removed.setdefault(entity_id, set()).add(number)
 
     def run(self) -> Report:
@@ -182,7 +182,7 @@ class _OfflineCheck:
         entity_id, index = int.from_bytes(prefix[1:5], "big"), int.from_bytes(prefix[5:], "big")
         entity = self._facts.entities.get(entity_id)
         if entity is None:
-            if (entity_id, 0) not in self._facts.remains and entity_id not in self._facts.unreadable:
+            if (entity_id, 0) not in self._facts.tombstones and entity_id not in self._facts.unreadable:
                 text = f"rows of entity {entity_id}, which does not exist and is not being removed"
                 self._note(reader, f"entity {entity_id} partition {index}", text)
             return 0

@@ -17,7 +17,7 @@ class Moved:
         self.locked = locked
 
 
-class Transfer:
+class OutboxMessage:
     """A message taken from an outbox, for its destination."""
 
     def __init__(self, number: int, stored: Stored) -> None:
@@ -57,7 +57,7 @@ class Records:
         return records.position_and_body(self.values[-1])[0]
 
 
-class Event:
+class LogEvent:
     """One change of one message."""
 
     def __init__(self, position: int, fields: list[object]) -> None:

@@ -8,9 +8,9 @@ from polybus.clock import Now
 from polybus.partition import events, records
 from polybus.partition.broker import Broker, Steps
 from polybus.partition.entry import Entry
-from polybus.partition.holding import book
 from polybus.partition.log import Log
 from polybus.partition.reading import find, let_go, rows_of
+from polybus.partition.session_verbs import book
 from polybus.partition.sessions import Session
 from polybus.partition.storing import note, remove
 from polybus.rows import Scan

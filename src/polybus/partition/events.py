@@ -8,7 +8,7 @@ from polybus.amqp.codec import decode, encode
 from polybus.errors import StoreCorrupt
 from polybus.partition import records
 from polybus.partition.broker import Broker, Steps
-from polybus.partition.data import Event
+from polybus.partition.data import LogEvent
 from polybus.partition.entry import Entry
 from polybus.partition.log import Log
 from polybus.rows import Scan
@@ -41,14 +41,14 @@ def write(broker: Broker, entry: Entry, change: str, reason: str | None) -> None
     batch.put(key, records.sealed(encode(fields)))
 
 
-def read(row: tuple[bytes, bytes]) -> Event:
+def read(row: tuple[bytes, bytes]) -> LogEvent:
     fields, _ = decode(records.unsealed(row[1], "an event"), 0)
     if not isinstance(fields, list) or len(fields) < 6:
         raise StoreCorrupt("an event does not have its six fields")
-    return Event(records.number_of(row[0]), fields)
+    return LogEvent(records.number_of(row[0]), fields)
 
 
-def read_range(log: Log, first: int, last: int, limit: int, max_bytes: int) -> Steps[tuple[list[Event], int]]:
+def read_range(log: Log, first: int, last: int, limit: int, max_bytes: int) -> Steps[tuple[list[LogEvent], int]]:
     """Events with first <= position <= last, and the position up to which the answer is complete."""
     last = min(last, log.stable_events)
     if first > last:
@@ -58,7 +58,7 @@ def read_range(log: Log, first: int, last: int, limit: int, max_bytes: int) -> S
     return found, found[-1].position if found else last
 
 
-def read_from(broker: Broker, log_id: int, first: int, limit: int) -> Steps[list[Event]]:
+def read_from(broker: Broker, log_id: int, first: int, limit: int) -> Steps[list[LogEvent]]:
     """Events of a log from a number on, whether the log is in memory or not."""
     prefix = records.log_prefix(broker.prefix, records.EVENTS, log_id)
     rows = yield Scan(records.number_key(prefix, max(first, 1)), records.after(prefix), limit, READ_BYTES)

@@ -8,14 +8,14 @@ from polybus.message.message import GROUP_ID
 from polybus.message.overlay import Overlay, laid_over
 from polybus.partition import sending, transfers
 from polybus.partition.broker import Broker
-from polybus.partition.data import Transfer
+from polybus.partition.data import OutboxMessage
 from polybus.partition.entry import Entry
 from polybus.partition.kinds import KINDS, MAIN
 from polybus.partition.transfers import MOVED, RESERVED
 from polybus.promise import Reply
 
 
-def rows_needed(broker: Broker, arriving: list[Transfer]) -> list[bytes]:
+def rows_needed(broker: Broker, arriving: list[OutboxMessage]) -> list[bytes]:
     """Keys of the rows that `take_over` must be given."""
     return sending.rows_of_ids(broker, [transfer.message_id for transfer in arriving])
 
@@ -24,7 +24,7 @@ def take_over(
     broker: Broker,
     now: Now,
     source: tuple[int, int],
-    arriving: list[Transfer],
+    arriving: list[OutboxMessage],
     rows: dict[bytes, object] | None,
     reply: Reply,
     context: object,
@@ -48,7 +48,7 @@ def take_over(
     broker.out().replies.append((reply, context, None))
 
 
-def _check(broker: Broker, transfer: Transfer) -> None:
+def _check(broker: Broker, transfer: OutboxMessage) -> None:
     number = _subscription(transfer.overlay)
     if number is not None and number not in broker.settings.subscriptions:
         raise EntityNotFound(f"The subscription that a message was moved to is gone from '{broker.settings.name}'.")
@@ -70,7 +70,7 @@ def _moved(overlay: Overlay | None) -> bool:
     return overlay is not None and MOVED in overlay.application
 
 
-def _take_one(broker: Broker, transfer: Transfer, wall_ms: int, rows: dict[bytes, object] | None) -> None:
+def _take_one(broker: Broker, transfer: OutboxMessage, wall_ms: int, rows: dict[bytes, object] | None) -> None:
     message = transfer.message
     overlay = _own_overlay(transfer, wall_ms)
     number = _subscription(transfer.overlay)
@@ -89,7 +89,7 @@ def _take_one(broker: Broker, transfer: Transfer, wall_ms: int, rows: dict[bytes
         sending.accept(broker, message, wall_ms, [], transfer.original, overlay, _reserved(transfer.overlay))
 
 
-def _own_overlay(transfer: Transfer, wall_ms: int) -> Overlay | None:
+def _own_overlay(transfer: OutboxMessage, wall_ms: int) -> Overlay | None:
     """The overlay that the message has here: it lives as long as it would have lived where it came from."""
     overlay = transfer.overlay
     if overlay is None and not transfer.expires_ms:
@@ -103,7 +103,7 @@ def _own_overlay(transfer: Transfer, wall_ms: int) -> Overlay | None:
 
 
 def _into_subscription(
-    broker: Broker, number: int, transfer: Transfer, overlay: Overlay | None, wall_ms: int
+    broker: Broker, number: int, transfer: OutboxMessage, overlay: Overlay | None, wall_ms: int
 ) -> None:
     """A message moved to one subscription of a topic passes by the rules of the others."""
     log = broker.log(number * KINDS)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from polybus.partition import holding, records
+from polybus.partition import records, session_verbs
 from polybus.partition.broker import Steps
 from polybus.partition.data import ListedSession
-from polybus.partition.holding import LIST_ROWS, book, stored_state
 from polybus.partition.log import Log
 from polybus.partition.reading import rows_of
+from polybus.partition.session_verbs import LIST_ROWS, book, stored_state
 from polybus.rows import Scan
 
 
 def list_sessions(log: Log, after: str | None, limit: int) -> Steps[list[ListedSession]]:
     """Sessions that have messages, a state or a holder, in a stable order, behind one that is given."""
-    ids = yield from holding.list_sessions(log, after, limit, None)
+    ids = yield from session_verbs.list_sessions(log, after, limit, None)
     ids = _with_held(log, ids, after, limit)
     found: list[ListedSession] = []
     for session_id in ids:
@@ -29,7 +29,7 @@ def list_sessions(log: Log, after: str | None, limit: int) -> Steps[list[ListedS
 
 def _with_held(log: Log, ids: list[str], after: str | None, limit: int) -> list[str]:
     """Those that are held count too, though they may have neither messages nor a state."""
-    order = holding.listing_order
+    order = session_verbs.listing_order
     first = (0, b"") if after is None else order(after)
     held = [each for each in book(log).held if order(each) > first or after is None]
     return sorted({*ids, *held}, key=order)[:limit]

@@ -87,10 +87,10 @@ def _end_delivery(broker: Broker, entry: Entry, change: str, delay_ms: int) -> N
     note(broker, entry, change)
     if log.kind == MAIN and entry.delivery_count >= log.settings.max_delivery_count:
         description = f"Message could not be consumed after {entry.delivery_count} delivery attempts."
-        kill(broker, entry, MAX_DELIVERY_REASON, description)
+        dead_letter_by_broker(broker, entry, MAX_DELIVERY_REASON, description)
         return
     if log.kind == MAIN and oversized(entry.loaded(), entry.overlay):
-        kill(broker, entry, HEADER_REASON, HEADER_DESCRIPTION)
+        dead_letter_by_broker(broker, entry, HEADER_REASON, HEADER_DESCRIPTION)
         return
     if log.kind == MAIN and log.settings.forward_to is not None and not entry.deferred:
         _let_go(broker, entry)
@@ -137,7 +137,7 @@ def settle_defer(broker: Broker, entry: Entry, now: Now, properties: Properties 
     if properties:
         entry.own_overlay().change(properties)
         if log.kind == MAIN and oversized(entry.loaded(), entry.overlay):
-            kill(broker, entry, HEADER_REASON, HEADER_DESCRIPTION)
+            dead_letter_by_broker(broker, entry, HEADER_REASON, HEADER_DESCRIPTION)
             return
     note(broker, entry, events.DEFERRED)
     _let_go(broker, entry)
@@ -165,24 +165,24 @@ def dead_letter(
     context: object,
 ) -> None:
     entry = held(broker, log, lock, now)
-    check_can_die(log)
+    check_can_dead_letter(log)
     broker.wall(now)
-    bury(broker, entry, reason, description, properties)
+    dead_letter_by_receiver(broker, entry, reason, description, properties)
     respond(broker, reply, context)
 
 
-def check_can_die(log: Log) -> None:
+def check_can_dead_letter(log: Log) -> None:
     if log.kind != MAIN:
         raise InvalidOperation("A message in a dead-letter queue cannot be dead-lettered again.")
 
 
-def kill(broker: Broker, entry: Entry, reason: str, description: str) -> None:
+def dead_letter_by_broker(broker: Broker, entry: Entry, reason: str, description: str) -> None:
     """The broker itself gives a message up."""
     entry.log.settings.totals.died(reason)
     _settle_dead_letter(broker, entry, reason, description, None)
 
 
-def bury(
+def dead_letter_by_receiver(
     broker: Broker, entry: Entry, reason: str | None, description: str | None, properties: Properties | None
 ) -> None:
     """A receiver gives a message up."""

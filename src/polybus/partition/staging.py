@@ -117,7 +117,7 @@ def _publish(broker: Broker, now: Now, stage_id: bytes, stage: Stage) -> Steps[b
     end, limit = records.after(prefix), max(broker.bounds.stage_rows // _block_rows(broker), 1)
     rows, complete = yield from scan(stage.at or prefix, end, limit, broker.bounds.window_bytes)
     blocks = [records.staged_messages(value) for _, value in rows]
-    if not _enter_unseen(broker, now, blocks):
+    if not _append_raw(broker, now, blocks):
         yield from _send(broker, now, [Message(raw, True) for raws, _ in blocks for raw in raws])
     batch = broker.out()
     for key, _ in rows:
@@ -133,10 +133,10 @@ def _publish(broker: Broker, now: Now, stage_id: bytes, stage: Stage) -> Steps[b
     return True
 
 
-def _enter_unseen(broker: Broker, now: Now, blocks: list[tuple[list[bytes], bool]]) -> bool:
+def _append_raw(broker: Broker, now: Now, blocks: list[tuple[list[bytes], bool]]) -> bool:
     """Puts the messages into the log as they are, where neither they nor the entity ask for more; else does nothing."""
     log = broker.logs[MAIN]
-    if not storing.enters_unseen(broker, log):
+    if not storing.takes_raw(broker, log):
         return False
     largest = broker.bounds.separate_body_bytes
     for raws, plain in blocks:
@@ -144,7 +144,7 @@ def _enter_unseen(broker: Broker, now: Now, blocks: list[tuple[list[bytes], bool
             return False
     wall_ms = broker.wall(now)
     for raws, _ in blocks:
-        storing.enter_unseen(broker, log, raws, wall_ms)
+        storing.append_raw(broker, log, raws, wall_ms)
     return True
 
 

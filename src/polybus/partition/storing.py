@@ -28,7 +28,7 @@ def expiry_of(broker: Broker, log: Log, message: Message, overlay: Overlay | Non
     return 0 if ttl_ms >= INFINITE_MS else wall_ms + ttl_ms
 
 
-def enters_unseen(broker: Broker, log: Log) -> bool:
+def takes_raw(broker: Broker, log: Log) -> bool:
     """Whether a message without times of its own can enter the log without being looked at."""
     settings = broker.settings
     return not (
@@ -41,8 +41,8 @@ def enters_unseen(broker: Broker, log: Log) -> bool:
     )
 
 
-def enter_unseen(broker: Broker, log: Log, raws: list[bytes], wall_ms: int) -> None:
-    """Appends messages that need not be looked at to a log that `enters_unseen`.
+def append_raw(broker: Broker, log: Log, raws: list[bytes], wall_ms: int) -> None:
+    """Appends messages that need not be looked at to a log that `takes_raw`.
 
     Memory does not learn of them: a page brings them when a receiver wants them.
     """

@@ -66,7 +66,7 @@ def hold(
     """Adds a settlement to the work; nobody else can settle the message meanwhile."""
     entry = settling.held(broker, log, lock, now)
     if outcome == DEAD_LETTER:
-        settling.check_can_die(log)
+        settling.check_can_dead_letter(log)
     if outcome == ABANDON:
         settling.check_abandon(broker, entry, now, properties)
     settling.check_properties(entry, properties)
@@ -149,4 +149,6 @@ def _settle(broker: Broker, settlement: Settlement, now: Now) -> None:
         settling.settle_defer(broker, entry, now, settlement.properties)
     else:
         broker.wall(now)
-        settling.bury(broker, entry, settlement.reason, settlement.description, settlement.properties)
+        settling.dead_letter_by_receiver(
+            broker, entry, settlement.reason, settlement.description, settlement.properties
+        )

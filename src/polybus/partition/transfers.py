@@ -19,7 +19,7 @@ from polybus.message.overlay import (
 )
 from polybus.partition import records
 from polybus.partition.broker import Broker, Steps
-from polybus.partition.data import Transfer
+from polybus.partition.data import OutboxMessage
 from polybus.partition.entry import Entry
 from polybus.partition.kinds import KINDS, MAIN, TRANSFER_DEAD_LETTER
 from polybus.partition.log import Log
@@ -113,20 +113,20 @@ def destinations(broker: Broker) -> Steps[list[tuple[int, int]]]:
 
 def pending(
     broker: Broker, entity: int, index: int, after_number: int, limit: int, max_bytes: int
-) -> Steps[list[Transfer]]:
+) -> Steps[list[OutboxMessage]]:
     """The next messages for one destination partition, in order."""
     first = max(after_number, broker.outbox.get((entity, index), 0)) + 1
     start = records.outbox_key(broker.prefix, entity, index, first)
     end = records.outbox_key(broker.prefix, entity, index, (1 << 64) - 1)
     rows = yield Scan(start, end, limit, max_bytes)
-    transfers: list[Transfer] = []
+    transfers: list[OutboxMessage] = []
     for row in rows:
         assert isinstance(row, tuple)
-        transfers.append(Transfer(records.outbox_of(row[0])[2], Stored(row[1])))
+        transfers.append(OutboxMessage(records.outbox_of(row[0])[2], Stored(row[1])))
     return transfers
 
 
-def sent_on(broker: Broker, entity: int, index: int, moved: list[Transfer]) -> None:
+def sent_on(broker: Broker, entity: int, index: int, moved: list[OutboxMessage]) -> None:
     """The destination has these messages: they leave the outbox. Saying it twice is harmless."""
     batch = broker.out()
     for transfer in _left(broker, (entity, index), moved):
@@ -136,13 +136,13 @@ def sent_on(broker: Broker, entity: int, index: int, moved: list[Transfer]) -> N
         broker.outbox[entity, index] = transfer.number
 
 
-def _left(broker: Broker, destination: tuple[int, int], moved: list[Transfer]) -> list[Transfer]:
+def _left(broker: Broker, destination: tuple[int, int], moved: list[OutboxMessage]) -> list[OutboxMessage]:
     """Those that have not left the outbox yet; they leave it in order."""
     last = broker.outbox.get(destination, 0)
     return [transfer for transfer in moved if transfer.number > last]
 
 
-def refused(broker: Broker, now: Now, entity: int, index: int, moved: list[Transfer], error: BusError) -> None:
+def refused(broker: Broker, now: Now, entity: int, index: int, moved: list[OutboxMessage], error: BusError) -> None:
     """The destination will never take these: they rest in the transfer dead letters of where they came from."""
     wall_ms = broker.wall(now)
     for transfer in _left(broker, (entity, index), moved):

@@ -10,7 +10,7 @@ from polybus.clock import Now
 from polybus.errors import MessageNotFound
 from polybus.message.message import Message
 from polybus.message.overlay import overlay_from_bytes
-from polybus.partition import events, holding, records, sending, settling
+from polybus.partition import events, records, sending, session_verbs, settling
 from polybus.partition.broker import Broker, Steps
 from polybus.partition.entry import Entry
 from polybus.partition.kinds import MAIN
@@ -31,7 +31,7 @@ def next_due(broker: Broker, now: Now) -> int:
     """Milliseconds until the broker wants to be called; NOT_DUE where nothing waits for time."""
     first_ms = broker.lock_ends.first_ms()
     for log in broker.session_logs.values():
-        first_ms = min(first_ms, holding.book(log).soonest_ms)
+        first_ms = min(first_ms, session_verbs.book(log).soonest_ms)
     wait = NOT_DUE if first_ms >= NOT_DUE else first_ms - now.mono_ms
     wait = min(wait, first_due_ms(broker) - now.wall_ms)
     return NOT_DUE if wait >= NOT_DUE // 2 else max(wait, 0)
@@ -54,8 +54,8 @@ def expire_locks(broker: Broker, now: Now) -> list[Session]:
     """Ends the locks that have run out; gives the sessions whose holders lost them."""
     lost: list[Session] = []
     for log in list(broker.session_logs.values()):
-        for session in holding.book(log).expired(now.mono_ms):
-            holding.release(broker, log, session, now)
+        for session in session_verbs.book(log).expired(now.mono_ms):
+            session_verbs.release(broker, log, session, now)
             lost.append(session)
     ended = broker.lock_ends.ended(now.mono_ms)
     if ended:
@@ -210,7 +210,7 @@ def _expire(broker: Broker, entry: Entry) -> None:
     settings.totals.expired += 1
     note(broker, entry, events.EXPIRED)
     if entry.log.kind == MAIN and settings.dead_letter_expired:
-        settling.kill(broker, entry, EXPIRED_REASON, EXPIRED_DESCRIPTION)
+        settling.dead_letter_by_broker(broker, entry, EXPIRED_REASON, EXPIRED_DESCRIPTION)
     else:
         remove(broker, entry)
 

@@ -1,4 +1,4 @@
-"""The parts of speech of filters and actions: what the parser finds and the compiler turns into nodes.
+"""The syntax tree of filters and actions: what the parser finds and the compiler turns into nodes.
 
 Every part knows its position in the text, counted from 0, so that a later check can still point at it.
 Parentheses leave no trace; chains of AND, OR, `+ -` and `* / %` are flat, so that a long text is not a deep

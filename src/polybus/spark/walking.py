@@ -45,7 +45,7 @@ class Value:
         return self.at + self.length
 
     def moved(self, away: Numbers) -> Value:
-        """The one value that this is, so far away, in many messages."""
+        """The value at this offset, for many messages at once."""
         return Value(self.kind, self.at + away, np.repeat(self.length, len(away)))
 
     def is_one_of(self, kinds: tuple[int, ...]) -> Flags:

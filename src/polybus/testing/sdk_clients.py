@@ -58,7 +58,7 @@ class RecordedClient:
 
     def __init__(self, name: str) -> None:
         self.history = History()
-        self.pen = Recorder(name, RealClock(), self.history)
+        self.recorder = Recorder(name, RealClock(), self.history)
         self.slowest_send_ms = 0
         self.failures: dict[str, int] = {}
         """How often each error of the SDK was met, by its name."""
@@ -67,34 +67,34 @@ class RecordedClient:
 
     def send(self, sender: Any, entity: str, sent: Any) -> str:
         """Sends one message; gives the outcome."""
-        began = self.pen.begin()
+        began = self.recorder.begin()
         outcome, _ = self._attempt(lambda: sender.send_messages(sent, timeout=PATIENCE_S))
-        event = self.pen.record(Op.SEND, entity, outcome, began=began, **_sent(sent))
+        event = self.recorder.record(Op.SEND, entity, outcome, began=began, **_sent(sent))
         if outcome == OK:
             self.slowest_send_ms = max(self.slowest_send_ms, event.ended_ms - event.began_ms)
         return outcome
 
     def send_batch(self, sender: Any, entity: str, batch_name: str, messages: list[Any]) -> str:
         """Sends messages that arrive together or not at all."""
-        began = self.pen.begin()
+        began = self.recorder.begin()
         outcome, _ = self._attempt(lambda: sender.send_messages(messages, timeout=PATIENCE_S))
         for each in messages:
-            self.pen.record(Op.BATCH_SEND, entity, outcome, began=began, batch=batch_name, **_sent(each))
+            self.recorder.record(Op.BATCH_SEND, entity, outcome, began=began, batch=batch_name, **_sent(each))
         return outcome
 
     def schedule(self, sender: Any, entity: str, sent: Any, due: datetime.datetime) -> int | None:
         """Schedules one message; gives the number by which it can be cancelled."""
-        began = self.pen.begin()
+        began = self.recorder.begin()
         outcome, numbers = self._attempt(lambda: sender.schedule_messages(sent, due, timeout=PATIENCE_S))
         number = numbers[0] if numbers else None
         due_ms = int(due.timestamp() * 1000)
-        self.pen.record(Op.SCHEDULE, entity, outcome, began=began, due_ms=due_ms, number=number, **_sent(sent))
+        self.recorder.record(Op.SCHEDULE, entity, outcome, began=began, due_ms=due_ms, number=number, **_sent(sent))
         return number
 
     def cancel(self, sender: Any, entity: str, number: int, message_id: str) -> str:
-        began = self.pen.begin()
+        began = self.recorder.begin()
         outcome, _ = self._attempt(lambda: sender.cancel_scheduled_messages(number, timeout=PATIENCE_S))
-        self.pen.record(Op.CANCEL, entity, outcome, began=began, number=number, message_id=message_id)
+        self.recorder.record(Op.CANCEL, entity, outcome, began=began, number=number, message_id=message_id)
         return outcome
 
     # Receiving
@@ -116,7 +116,7 @@ class RecordedClient:
 
         `since` is when the session was accepted, for the SDK may have had its messages before it was asked.
         """
-        began = since or self.pen.begin()
+        began = since or self.recorder.begin()
         outcome, found = self._attempt(
             lambda: receiver.receive_messages(max_message_count=at_most, max_wait_time=wait_s)
         )
@@ -126,19 +126,19 @@ class RecordedClient:
 
     def accept(self, receiver: Any, entity: str) -> Began | None:
         """Opens a session receiver, which locks its session; gives when that began, None where there is none."""
-        began = self.pen.begin()
+        began = self.recorder.begin()
         outcome, _ = self._attempt(receiver.__enter__)
         if outcome != OK:
             return None
-        self.pen.record(Op.SESSION_ACCEPT, entity, began=began, session=receiver.session.session_id)
+        self.recorder.record(Op.SESSION_ACCEPT, entity, began=began, session=receiver.session.session_id)
         return began
 
     def release(self, receiver: Any, entity: str) -> None:
         """Closes a session receiver, which gives its session back."""
-        began = self.pen.begin()
+        began = self.recorder.begin()
         session = receiver.session.session_id
         outcome, _ = self._attempt(receiver.close)
-        self.pen.record(Op.SESSION_RELEASE, entity, outcome, began=began, session=session)
+        self.recorder.record(Op.SESSION_RELEASE, entity, outcome, began=began, session=session)
 
     def note_delivery(self, entity: str, seen: Any, began: Began, lock_ms: int) -> None:
         """A delivery's lock began when the bus says so: the SDK may have had the message before it was asked."""
@@ -148,7 +148,7 @@ class RecordedClient:
             ago_ms = int(time.time() * 1000) - (int(until.timestamp() * 1000) - lock_ms)
             since_ms = min(since_ms, time.monotonic_ns() // 1_000_000 - max(ago_ms, 0))
         token = None if seen.lock_token is None else str(seen.lock_token)
-        self.pen.record(
+        self.recorder.record(
             Op.RECEIVE, entity, began=since_ms, token=token, count=seen.delivery_count, **seen_fields(seen)
         )
 
@@ -163,9 +163,9 @@ class RecordedClient:
         fields = {"message_id": seen.message_id, "number": seen.sequence_number, "session": seen.session_id}
         # Once settled, the SDK no longer says what the token was.
         fields["token"] = None if seen.lock_token is None else str(seen.lock_token)
-        began = self.pen.begin()
+        began = self.recorder.begin()
         outcome, _ = self._attempt(lambda: calls[op](seen))
-        self.pen.record(op, entity, outcome, began=began, **fields)
+        self.recorder.record(op, entity, outcome, began=began, **fields)
         return outcome
 
     def _attempt(self, call: Callable[[], Any]) -> tuple[str, Any]:

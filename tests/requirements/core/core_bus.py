@@ -8,7 +8,7 @@ from polybus.hashing import partition_for
 from polybus.hosting.partition_client import PartitionClient
 from polybus.message.message import build
 from polybus.message.outcome import ABANDON, DEAD_LETTER, DEFER
-from polybus.namespace.delivery import operations
+from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.delivery.session_source import HeldSession
 from polybus.namespace.delivery.source import Delivery
 from polybus.namespace.delivery.transaction import Transaction
@@ -85,7 +85,7 @@ class CoreBus(SmallWorld):
         address = parse_address(path)
         entity = self.namespace.entity(address.entity)
         log_id = entity.log_id(address)
-        return self.do(operations.receive_deferred(self.namespace, entity, log_id, numbers, True, None))
+        return self.do(entity_verbs.receive_deferred(self.namespace, entity, log_id, numbers, True, None))
 
     def drain(self, path: str) -> list[str]:
         """Receives and completes everything; the bodies in the order in which they came."""

@@ -6,7 +6,7 @@ import pytest
 
 from polybus.limits import PEEK_REPLY_BYTES
 from polybus.message.rendering import render
-from polybus.namespace.delivery import operations
+from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.delivery.source import give_back
 from polybus.namespace.entities.names import parse_address
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
@@ -90,7 +90,7 @@ def test_c4_a_peek_on_a_plain_queue_gives_the_oldest(core: CoreBus) -> None:
         core.sent("q", str(number))
     core.take("q", 2)
     entity = core.namespace.entity("q")
-    (peeked,) = core.do(operations.peek(core.namespace, entity, entity.log_id(parse_address("q")), 1, 1))
+    (peeked,) = core.do(entity_verbs.peek(core.namespace, entity, entity.log_id(parse_address("q")), 1, 1))
     assert body_of(peeked.message) == "0"
 
 
@@ -99,7 +99,7 @@ def test_c4_a_peek_on_a_partitioned_queue_gives_the_oldest_of_a_partition(core: 
     for number in range(3 * PARTITIONS):
         core.sent("q", str(number))
     entity = core.namespace.entity("q")
-    (peeked,) = core.do(operations.peek(core.namespace, entity, entity.log_id(parse_address("q")), 1, 1))
+    (peeked,) = core.do(entity_verbs.peek(core.namespace, entity, entity.log_id(parse_address("q")), 1, 1))
     numbers = [number for _, number in core.peeked("q")]
     assert peeked.marks.sequence == min(n for n in numbers if n >> 48 == peeked.marks.sequence >> 48)
 
@@ -122,7 +122,7 @@ def test_c5_a_reply_is_no_larger_than_256_kilobytes(core: CoreBus) -> None:
         core.sent("q", "." * 60_000)
     address = parse_address("q")
     entity = core.namespace.entity("q")
-    page = core.do(operations.peek(core.namespace, entity, entity.log_id(address), 1, 20))
+    page = core.do(entity_verbs.peek(core.namespace, entity, entity.log_id(address), 1, 20))
     assert 0 < sum(peeked.message.size for peeked in page) <= PEEK_REPLY_BYTES
     assert len(page) < 20
 
@@ -137,7 +137,7 @@ def test_c5_what_the_broker_adds_counts_in_a_reply_as_well(core: CoreBus, place:
         for delivery in core.take("q", 30):
             core.dead_letter(delivery, "x" * 20_000)
     address = parse_address(place)
-    page = core.do(operations.peek(core.namespace, entity, entity.log_id(address), 1, 2_000))
+    page = core.do(entity_verbs.peek(core.namespace, entity, entity.log_id(address), 1, 2_000))
     reply = sum(len(part) for peeked in page for part in render(peeked.message, peeked.marks))
     assert PEEK_REPLY_BYTES / 2 < reply <= PEEK_REPLY_BYTES
     assert len(core.peeked(place, 2_000)) == (2_000 if place == "q" else 30)

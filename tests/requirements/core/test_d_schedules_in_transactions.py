@@ -6,7 +6,7 @@ import pytest
 
 from polybus.errors import MessageNotFound, PartitionUnavailable, TransactionUnknown
 from polybus.message.message import build
-from polybus.namespace.delivery import operations
+from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.delivery.transaction import Transaction
 from polybus.promise import spawn
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
@@ -22,7 +22,7 @@ def schedule(core: CoreBus, transaction: Transaction, path: str, *bodies: str) -
 
 
 def cancel(core: CoreBus, path: str, *numbers: int) -> None:
-    core.do(operations.cancel_scheduled(core.namespace, core.namespace.entity(path), list(numbers)))
+    core.do(entity_verbs.cancel_scheduled(core.namespace, core.namespace.entity(path), list(numbers)))
 
 
 def scheduled(core: CoreBus, path: str) -> int:

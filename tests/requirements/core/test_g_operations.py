@@ -6,7 +6,7 @@ import pytest
 
 from polybus.errors import MessageLockLost, MessageNotFound, SessionLockLost
 from polybus.message.message import build
-from polybus.namespace.delivery import operations
+from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.entities.names import parse_address
 from polybus.namespace.entities.rule import RuleDescription, SqlFilterDescription
 from tests.requirements.core.core_bus import PARTITIONS, CoreBus
@@ -69,7 +69,7 @@ def test_g6_a_renewed_lock_holds_and_an_old_one_does_not(core: CoreBus) -> None:
         core.sent("q", body)
     renewed, forgotten = core.take("q", 2)
     core.run(40)
-    until_ms = core.answer(operations.renew_lock(renewed))
+    until_ms = core.answer(entity_verbs.renew_lock(renewed))
     assert until_ms == core.now().wall_ms + LOCK_MS
     core.run(40)
     core.complete(renewed)
@@ -81,11 +81,11 @@ def test_g7_g8_schedule_and_cancel(core: CoreBus) -> None:
     entity = core.queue("q", PARTITIONS)
     due_ms = core.now().wall_ms + 3_600_000
     messages = [build(str(number).encode(), scheduled_ms=due_ms) for number in range(PARTITIONS)]
-    numbers = [core.answer(operations.schedule(core.namespace, entity, [message]))[0] for message in messages]
+    numbers = [core.answer(entity_verbs.schedule(core.namespace, entity, [message]))[0] for message in messages]
     assert sorted(number >> 48 for number in numbers) == list(range(PARTITIONS))
-    core.do(operations.cancel_scheduled(core.namespace, entity, numbers[:4]))
+    core.do(entity_verbs.cancel_scheduled(core.namespace, entity, numbers[:4]))
     with pytest.raises(MessageNotFound):
-        core.do(operations.cancel_scheduled(core.namespace, entity, numbers[:1]))
+        core.do(entity_verbs.cancel_scheduled(core.namespace, entity, numbers[:1]))
     assert core.take("q") == []
     core.world.advance(3_600_000)
     assert sorted(core.drain("q"), key=int) == [str(number) for number in range(4, PARTITIONS)]
@@ -121,13 +121,13 @@ def test_g12_g13_session_state_is_set_and_got(core: CoreBus) -> None:
     sessions = [f"session {number}" for number in range(PARTITIONS)]
     for session in sessions:
         held, _ = core.accept("q", session)
-        assert core.do(operations.get_session_state(core.namespace, held)) is None
-        core.do(operations.set_session_state(core.namespace, held, session.encode()))
+        assert core.do(entity_verbs.get_session_state(core.namespace, held)) is None
+        core.do(entity_verbs.set_session_state(core.namespace, held, session.encode()))
         held.release()
     core.restart()
     for session in sessions:
         held, _ = core.accept("q", session)
-        assert core.do(operations.get_session_state(core.namespace, held)) == session.encode()
+        assert core.do(entity_verbs.get_session_state(core.namespace, held)) == session.encode()
 
 
 def test_g14_sessions_are_enumerated_over_all_partitions(core: CoreBus) -> None:
@@ -138,7 +138,7 @@ def test_g14_sessions_are_enumerated_over_all_partitions(core: CoreBus) -> None:
     log_id = entity.log_id(parse_address("q"))
 
     def listed(skip: int, top: int) -> list[str]:
-        return core.do(operations.list_sessions(core.namespace, entity, log_id, skip, top, None))
+        return core.do(entity_verbs.list_sessions(core.namespace, entity, log_id, skip, top, None))
 
     assert sorted(listed(0, 100)) == sessions
     assert sorted(name for skip in range(0, 30, 7) for name in listed(skip, 7)) == sessions

@@ -1,4 +1,4 @@
-"""What every simulated client has: a name, chance of its own, and a pen for the history.
+"""What every simulated client has: a name, randomness of its own, and a recorder of the history.
 
 A client works until the run is closing, one operation after the other. What it is told goes into the history as it
 was: ok, failed (nothing was done), or unknown (the store failed in the middle, or the process died).
@@ -86,7 +86,7 @@ class Client:
         self.world = world
         self.plan = plan
         self.rng = world.rng(name)
-        self.pen = world.recorder(name)
+        self.recorder = world.recorder(name)
         self.closing = False
         self._made = 0
         world.on_death.append(self.process_died)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from polybus.errors import MessageNotFound, OperationTimeout, SessionCannotBeLocked
 from polybus.message.peeked import Peeked
 from polybus.message.rendering import STATE_DEFERRED
-from polybus.namespace.delivery import operations
+from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.delivery.session_source import HeldSession, SessionSource
 from polybus.namespace.delivery.source import Delivery
 from polybus.testing.history import DEAD_LETTER_QUEUE, Began, Op
@@ -64,7 +64,7 @@ class Drainer(Client):
 
     def deliver(self, delivery: Delivery) -> None:
         held = Held(self.world.life, self._recorded, self._address, delivery)
-        note_delivery(self.pen, Op.RECEIVE, held)
+        note_delivery(self.recorder, Op.RECEIVE, held)
         self.world.go(self._complete(held))
 
     def failed(self, error: Exception) -> None:
@@ -74,11 +74,11 @@ class Drainer(Client):
         raise AssertionError("nobody loses a lock once the faults have stopped")
 
     async def _complete(self, held: Held) -> None:
-        began = self.pen.begin()
+        began = self.recorder.begin()
         self._completing += 1
         await settle(self.world, held.delivery, Op.COMPLETE)
         self._completing -= 1
-        self.pen.record(Op.COMPLETE, held.name, began=began, **held.fields())
+        self.recorder.record(Op.COMPLETE, held.name, began=began, **held.fields())
 
     async def _drain_deferred(self) -> None:
         """Again while one is still locked by a client that took it and went."""
@@ -92,8 +92,8 @@ class Drainer(Client):
     async def _fetch_deferred(self, number: int) -> bool:
         namespace = self.world.namespace
         entity = namespace.entity(self._address.entity)
-        began = self.pen.begin()
-        work = operations.receive_deferred(namespace, entity, entity.log_id(self._address), [number], True, None)
+        began = self.recorder.begin()
+        work = entity_verbs.receive_deferred(namespace, entity, entity.log_id(self._address), [number], True, None)
         try:
             found = await self.call(work)
         except MessageNotFound:
@@ -104,14 +104,14 @@ class Drainer(Client):
 
     async def _take_deferred(self, delivery: Delivery, began: Began) -> None:
         held = Held(self.world.life, self._recorded, self._address, delivery)
-        note_delivery(self.pen, Op.RECEIVE_DEFERRED, held, began)
+        note_delivery(self.recorder, Op.RECEIVE_DEFERRED, held, began)
         await self._complete(held)
 
     async def _drain_sessions(self) -> None:
         """Accepts whatever session has something, until none has."""
         source = self.world.namespace.entity(self.place.address.entity).session_source(self.place.address)
         while True:
-            began = self.pen.begin()
+            began = self.recorder.begin()
             try:
                 held = await self.world.call(source.accept_next(self.name, SESSION_WAIT_MS))
             except OperationTimeout:
@@ -120,15 +120,15 @@ class Drainer(Client):
             held.receiver = self
             await held.drained()
             await self.world.sleep(20)
-            began = self.pen.begin()
+            began = self.recorder.begin()
             held.receiver = None
             held.release()
-            self.pen.record(Op.SESSION_RELEASE, self.place.name, began=began, session=held.id)
+            self.recorder.record(Op.SESSION_RELEASE, self.place.name, began=began, session=held.id)
         await self._drain_deferred_sessions()
 
     def _accepted(self, held: HeldSession, began: Began) -> None:
         partition = held.partition.index
-        self.pen.record(Op.SESSION_ACCEPT, self.place.name, began=began, session=held.id, partition=partition)
+        self.recorder.record(Op.SESSION_ACCEPT, self.place.name, began=began, session=held.id, partition=partition)
 
     async def _accept(self, source: SessionSource, session_id: str) -> HeldSession:
         """A session that was just found for a receiver who had given up takes a moment to be free again."""
@@ -146,17 +146,17 @@ class Drainer(Client):
         for peeked in [p for p in await peek_all(self.world, self.place.address) if _deferred(p)]:
             session_id = peeked.message.session_id
             assert session_id is not None, "it was deferred in a session"
-            began = self.pen.begin()
+            began = self.recorder.begin()
             held = await self._accept(source, session_id)
             self._accepted(held, began)
-            began = self.pen.begin()
+            began = self.recorder.begin()
             number = peeked.marks.sequence
-            work = operations.receive_deferred(namespace, entity, log_id, [number], True, held)
+            work = entity_verbs.receive_deferred(namespace, entity, log_id, [number], True, held)
             for delivery in await self.call(work):
                 await self._take_deferred(delivery, began)
-            began = self.pen.begin()
+            began = self.recorder.begin()
             held.release()
-            self.pen.record(Op.SESSION_RELEASE, self.place.name, began=began, session=session_id)
+            self.recorder.record(Op.SESSION_RELEASE, self.place.name, began=began, session=session_id)
 
 
 def _deferred(peeked: Peeked) -> bool:

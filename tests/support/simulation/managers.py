@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from polybus.errors import PolybusError
-from polybus.namespace.delivery import operations
+from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.entities.description import EntityStatus, QueueDescription, SubscriptionDescription
 from polybus.namespace.entities.tiers import Tier
 from polybus.testing.history import FAILED, OK, UNKNOWN, Op, digest
@@ -93,12 +93,12 @@ class Manager(Client):
         entity = namespace.find(self.rng.choice(FLEETING))
         if entity is None:
             return
-        began = self.pen.begin()
+        began = self.recorder.begin()
         name = recorded_name(entity.id, entity.name)
-        intent = self.world.intend(self.pen, Op.RECEIVE_AND_DELETE, name, began, at_most=EVERYTHING)
+        intent = self.world.intend(self.recorder, Op.RECEIVE_AND_DELETE, name, began, at_most=EVERYTHING)
         outcome = await self._attempt(namespace.management.delete(entity.name))
         if outcome != FAILED:
-            self.pen.record(Op.RECEIVE_AND_DELETE, name, UNKNOWN, began=began, at_most=EVERYTHING)
+            self.recorder.record(Op.RECEIVE_AND_DELETE, name, UNKNOWN, began=began, at_most=EVERYTHING)
         self.world.done(intent)
 
     async def _update(self) -> None:
@@ -144,17 +144,17 @@ class Peeker(Client):
         place = self.rng.choice(self.plan.places)
         namespace = self.world.namespace
         entity = namespace.entity(place.address.entity)
-        began = self.pen.begin()
+        began = self.recorder.begin()
         count = self.rng.choice((1, 5))
         try:
-            found = await self.call(operations.peek(namespace, entity, entity.log_id(place.address), 1, count))
+            found = await self.call(entity_verbs.peek(namespace, entity, entity.log_id(place.address), 1, count))
         except PolybusError as error:
             outcome_of(error)
             return
         for peeked in found:
             message, marks = peeked.message, peeked.marks
             session = message.session_id
-            self.pen.record(
+            self.recorder.record(
                 Op.PEEK,
                 place.name,
                 began=began,

@@ -1,4 +1,4 @@
-"""What goes wrong, when, and for how long: the seed's malice.
+"""What goes wrong, when, and for how long: the faults that a seed injects.
 
 A run has one to three misfortunes of the list below. Each is a coroutine that lives until the run is closing; what
 it has broken is healed by the ending, which then wants everything to come to rest.

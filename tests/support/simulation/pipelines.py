@@ -99,17 +99,17 @@ class Publisher(Client):
         """Before an epoch is published for the first time: its messages, and that a commit is coming."""
         if self._began is not None:
             return
-        began = self._began = self.pen.begin()
+        began = self._began = self.recorder.begin()
         name = self._transaction()
         for letter in self._letters:
-            self.pen.record(Op.SEND, TARGET, began=began, transaction=name, **letter.fields())
-        self._intent = self.world.intend(self.pen, Op.COMMIT, "", began, transaction=name)
+            self.recorder.record(Op.SEND, TARGET, began=began, transaction=name, **letter.fields())
+        self._intent = self.world.intend(self.recorder, Op.COMMIT, "", began, transaction=name)
 
     def _transaction(self) -> str:
         return f"{self.name}/epoch {self._epoch}"
 
     def _end(self, outcome: str) -> None:
-        self.pen.record(Op.COMMIT, outcome=outcome, began=self._began, transaction=self._transaction())
+        self.recorder.record(Op.COMMIT, outcome=outcome, began=self._began, transaction=self._transaction())
         self.world.done(self._intent)
         self._began = None
 

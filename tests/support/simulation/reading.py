@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from polybus.message.peeked import Peeked
 from polybus.message.rendering import STATE_DEFERRED, STATE_SCHEDULED
 from polybus.namespace.bus import Bus
-from polybus.namespace.delivery import operations
+from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.entities.entity import Counts, Entity
 from polybus.namespace.entities.names import Address
 from polybus.partition.kinds import KINDS
@@ -30,7 +30,7 @@ async def peek_all(world: Surroundings, address: Address) -> list[Peeked]:
     found: list[Peeked] = []
     following = 1
     while True:
-        page = await operations.peek(namespace, entity, entity.log_id(address), following, 100)
+        page = await entity_verbs.peek(namespace, entity, entity.log_id(address), following, 100)
         if not page:
             return found
         found += page

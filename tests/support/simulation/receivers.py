@@ -8,8 +8,8 @@ from polybus.errors import PolybusError
 from polybus.message.message import GROUP_ID
 from polybus.message.outcome import ABANDON, DEAD_LETTER, DEFER
 from polybus.message.overlay import laid_over
-from polybus.namespace.delivery import operations
-from polybus.namespace.delivery.source import Delivery, Source, give_back
+from polybus.namespace.delivery import entity_verbs
+from polybus.namespace.delivery.source import Delivery, MessageSource, give_back
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.entities.names import Address
 from polybus.promise import Promise
@@ -43,27 +43,27 @@ class Held:
         }
 
 
-def note_delivery(pen: Recorder, op: str, held: Held, began: Began | None = None) -> None:
+def note_delivery(recorder: Recorder, op: str, held: Held, began: Began | None = None) -> None:
     message = held.delivery.message
     values = {**held.fields(), "key": message.partition_key, "digest": digest(message.raw)}
-    pen.record(op, held.name, began=began, count=held.count, enqueued_ms=held.delivery.enqueued_ms, **values)
+    recorder.record(op, held.name, began=began, count=held.count, enqueued_ms=held.delivery.enqueued_ms, **values)
 
 
 class Mailbox:
     """A receiver as the namespace sees it: it writes down what it is given."""
 
-    def __init__(self, client: Receiver, source: Source, deletes: bool) -> None:
+    def __init__(self, client: Receiver, source: MessageSource, deletes: bool) -> None:
         self.credit = 0
         self.deletes = deletes
         self.under_way = 0
         """Messages that may have been taken for good and have not come yet."""
         self._client = client
         self._source = source
-        self._began = client.pen.begin()
+        self._began = client.recorder.begin()
         self._intent = 0
 
     def want(self, count: int) -> None:
-        self._began = self._client.pen.begin() if not self.under_way else self._began
+        self._began = self._client.recorder.begin() if not self.under_way else self._began
         self.credit += count
         self.under_way += count
         self._intend()
@@ -75,7 +75,7 @@ class Mailbox:
             client, before = self._client, self._intent
             fields = {"at_most": self.under_way}
             op = Op.RECEIVE_AND_DELETE
-            self._intent = client.world.intend(client.pen, op, client.recorded, self._began, **fields)
+            self._intent = client.world.intend(client.recorder, op, client.recorded, self._began, **fields)
             client.world.done(before)
 
     def stop(self) -> int:
@@ -143,29 +143,29 @@ class Receiver(Client):
         if self._box is not None and not self.deletes:
             self._box.stop()
             self._box = None
-            self.pen.record(Op.LINK_CLOSED, self.recorded)
+            self.recorder.record(Op.LINK_CLOSED, self.recorded)
 
     def _vanish(self, count: int) -> None:
         if count > 0:
-            self.pen.record(Op.RECEIVE_AND_DELETE, self.recorded, UNKNOWN, at_most=count)
+            self.recorder.record(Op.RECEIVE_AND_DELETE, self.recorded, UNKNOWN, at_most=count)
 
     # What the bus calls
 
     def delivered(self, delivery: Delivery, began: Began | None) -> None:
         held = Held(self.world.life, self.recorded, self.address, delivery)
         if self.deletes:
-            note_delivery(self.pen, Op.RECEIVE_AND_DELETE, held, began)
+            note_delivery(self.recorder, Op.RECEIVE_AND_DELETE, held, began)
             return
         if self.rng.random() < 0.02:
             give_back(delivery)  # it never left for the client
-            self.pen.record(Op.LINK_CLOSED, self.recorded)
+            self.recorder.record(Op.LINK_CLOSED, self.recorded)
             return
-        note_delivery(self.pen, Op.RECEIVE, held)
+        note_delivery(self.recorder, Op.RECEIVE, held)
         self.held.append(held)
 
     def lost_one(self, error: PolybusError, began: Began) -> None:
         if outcome_of(error) == UNKNOWN:
-            self.pen.record(Op.RECEIVE_AND_DELETE, self.recorded, UNKNOWN, began=began, at_most=1)
+            self.recorder.record(Op.RECEIVE_AND_DELETE, self.recorded, UNKNOWN, began=began, at_most=1)
 
     # Settling
 
@@ -201,28 +201,28 @@ class Receiver(Client):
         """To the verifier this is a transaction: it leaves one queue and enters another, or neither."""
         name = f"{self.name}/buried/{held.token.hex()}"
         message = held.delivery.message
-        began = self.pen.begin()
+        began = self.recorder.begin()
         taken = {**held.fields(), "transaction": name}
         sent = {**taken, "number": None, "token": None, "key": message.partition_key, "digest": digest(message.raw)}
         intents = [
-            self.world.intend(self.pen, Op.COMPLETE, held.name, began, **taken),
-            self.world.intend(self.pen, Op.SEND, target, began, **sent),
-            self.world.intend(self.pen, Op.COMMIT, "", began, transaction=name),
+            self.world.intend(self.recorder, Op.COMPLETE, held.name, began, **taken),
+            self.world.intend(self.recorder, Op.SEND, target, began, **sent),
+            self.world.intend(self.recorder, Op.COMMIT, "", began, transaction=name),
         ]
         outcome = await self._tried(held, Op.DEAD_LETTER)
         ended = FAILED if outcome == FAILED else OK
-        self.pen.record(Op.COMPLETE, held.name, ended, began=began, **taken)
-        self.pen.record(Op.SEND, target, ended, began=began, **sent)
-        self.pen.record(Op.COMMIT, outcome=outcome, began=began, transaction=name)
+        self.recorder.record(Op.COMPLETE, held.name, ended, began=began, **taken)
+        self.recorder.record(Op.SEND, target, ended, began=began, **sent)
+        self.recorder.record(Op.COMMIT, outcome=outcome, began=began, transaction=name)
         for intent in intents:
             self.world.done(intent)
 
     async def settle(self, held: Held, op: str) -> str:
         """Decides about a delivery and writes down what came of it."""
-        began = self.pen.begin()
-        intent = self.world.intend(self.pen, op, held.name, began, **held.fields())
+        began = self.recorder.begin()
+        intent = self.world.intend(self.recorder, op, held.name, began, **held.fields())
         outcome = await self._tried(held, op)
-        self.pen.record(op, held.name, outcome, began=began, **held.fields())
+        self.recorder.record(op, held.name, outcome, began=began, **held.fields())
         self.world.done(intent)
         return outcome
 
@@ -245,24 +245,24 @@ class Receiver(Client):
 
     async def _fetch_deferred(self) -> None:
         number = self._deferred.pop(self.rng.randrange(len(self._deferred)))
-        began = self.pen.begin()
+        began = self.recorder.begin()
         lock = self.rng.random() < 0.7
         namespace = self.world.namespace
         entity = self.entity()
-        work = operations.receive_deferred(namespace, entity, entity.log_id(self.address), [number], lock, None)
+        work = entity_verbs.receive_deferred(namespace, entity, entity.log_id(self.address), [number], lock, None)
         intent = 0
         if not lock:
-            intent = self.world.intend(self.pen, Op.RECEIVE_DEFERRED, self.recorded, began, at_most=1)
+            intent = self.world.intend(self.recorder, Op.RECEIVE_DEFERRED, self.recorded, began, at_most=1)
         try:
             found = await self.call(work)
         except PolybusError as error:
             if outcome_of(error) == UNKNOWN and not lock:
-                self.pen.record(Op.RECEIVE_DEFERRED, self.recorded, UNKNOWN, began=began, at_most=1)
+                self.recorder.record(Op.RECEIVE_DEFERRED, self.recorded, UNKNOWN, began=began, at_most=1)
             self.world.done(intent)
             return
         for delivery in found:
             held = Held(self.world.life, self.recorded, self.address, delivery)
-            note_delivery(self.pen, Op.RECEIVE_DEFERRED, held, began)
+            note_delivery(self.recorder, Op.RECEIVE_DEFERRED, held, began)
             if lock:
                 self.held.append(held)
         self.world.done(intent)
@@ -288,6 +288,6 @@ def settle(world: Surroundings, delivery: Delivery, op: str) -> Promise[None]:
     elif op == Op.RELEASE:
         partition.release(delivery, now, done.reply, None)
     else:
-        operations.renew_lock(delivery).result()
+        entity_verbs.renew_lock(delivery).result()
         done.resolve(None)
     return world.call(done)

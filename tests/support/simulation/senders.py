@@ -6,7 +6,7 @@ from typing import Any
 
 from polybus.errors import PolybusError
 from polybus.message.message import Message
-from polybus.namespace.delivery import operations
+from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.entities.entity import Entity
 from polybus.promise import Promise
 from polybus.testing.history import FAILED, OK, UNKNOWN, Began, Op
@@ -101,7 +101,7 @@ class Sender(Client):
         self, entrance: Entrance, letters: list[Letter], op: str, pipelined: bool = False, **values: Any
     ) -> int | None:
         """Sends and writes down what came of it; gives the first sequence number where there is one."""
-        began = self.pen.begin()
+        began = self.recorder.begin()
         standing = self._rules.standing()
         intents = [intent for letter in letters for intent in self._intend(entrance, letter, op, began, values)]
         numbers: list[int] = []
@@ -119,9 +119,9 @@ class Sender(Client):
 
     def _intend(self, entrance: Entrance, letter: Letter, op: str, began: Began, values: dict[str, Any]) -> list[int]:
         fields = {**letter.fields(), **values}
-        intents = [self.world.intend(self.pen, op, entrance.recorded(letter.colour), began, **fields)]
+        intents = [self.world.intend(self.recorder, op, entrance.recorded(letter.colour), began, **fields)]
         if entrance.churning is not None:
-            intents.append(self.world.intend(self.pen, Op.SEND, entrance.churning, began, **fields))
+            intents.append(self.world.intend(self.recorder, Op.SEND, entrance.churning, began, **fields))
         return intents
 
     def _sent_to(self, entrance: Entrance, messages: list[Message]) -> Promise[list[int]]:
@@ -143,15 +143,15 @@ class Sender(Client):
         values: dict[str, Any],
     ) -> None:
         # Sends that are under way together are no sequence, so they are written as by clients of their own.
-        pen = self.world.recorder(f"{self.name}/{letter.identity}") if pipelined else self.pen
+        recorder = self.world.recorder(f"{self.name}/{letter.identity}") if pipelined else self.recorder
         direct = entrance.by_colour is None and entrance.forwards_to is None
         shown = number if direct or op == Op.SCHEDULE else None
         fields = {**letter.fields(), **values, "number": shown}
-        pen.record(op, entrance.recorded(letter.colour), outcome, began=began, **fields)
+        recorder.record(op, entrance.recorded(letter.colour), outcome, began=began, **fields)
         if entrance.churning is not None and outcome != FAILED:
             matched = self._rules.verdict(standing, letter.colour) if op != Op.SCHEDULE else UNKNOWN
             fields["number"] = None
-            pen.record(Op.SEND, entrance.churning, _both(outcome, matched), began=began, **fields)
+            recorder.record(Op.SEND, entrance.churning, _both(outcome, matched), began=began, **fields)
 
     # Taking back
 
@@ -159,23 +159,23 @@ class Sender(Client):
         if not self._scheduled:
             return
         entrance, letter, number = self._scheduled.pop(self.rng.randrange(len(self._scheduled)))
-        began = self.pen.begin()
+        began = self.recorder.begin()
         name = entrance.recorded(letter.colour)
         fields = {"message_id": letter.identity, "number": number}
-        intents = [self.world.intend(self.pen, Op.CANCEL, name, began, **fields)]
+        intents = [self.world.intend(self.recorder, Op.CANCEL, name, began, **fields)]
         if entrance.churning is not None:
-            intents.append(self.world.intend(self.pen, Op.CANCEL, entrance.churning, began, **fields))
+            intents.append(self.world.intend(self.recorder, Op.CANCEL, entrance.churning, began, **fields))
         try:
             namespace = self.world.namespace
             entity = namespace.entity(entrance.entity)
-            await self.call(operations.cancel_scheduled(namespace, entity, [number]))
+            await self.call(entity_verbs.cancel_scheduled(namespace, entity, [number]))
             outcome = OK
         except PolybusError as error:
             outcome = outcome_of(error)
-        self.pen.record(Op.CANCEL, name, outcome, began=began, message_id=letter.identity, number=number)
+        self.recorder.record(Op.CANCEL, name, outcome, began=began, message_id=letter.identity, number=number)
         if entrance.churning is not None and outcome != FAILED:
             name = entrance.churning
-            self.pen.record(Op.CANCEL, name, UNKNOWN, began=began, message_id=letter.identity, number=number)
+            self.recorder.record(Op.CANCEL, name, UNKNOWN, began=began, message_id=letter.identity, number=number)
         for intent in intents:
             self.world.done(intent)
 
@@ -198,15 +198,15 @@ class FleetingSender(Client):
 
     async def _send(self, entity: Entity) -> None:
         letter = self.letter(Entrance(entity.name, len(entity.partitions)))
-        began = self.pen.begin()
+        began = self.recorder.begin()
         promise: Promise[list[int]] = Promise()
         name = recorded_name(entity.id, entity.name)
-        intent = self.world.intend(self.pen, Op.SEND, name, began, **letter.fields())
+        intent = self.world.intend(self.recorder, Op.SEND, name, began, **letter.fields())
         try:
             self.world.namespace.send(entity, [letter.message()], promise.reply, None)
             await self.world.call(promise)
             outcome = OK
         except PolybusError as error:
             outcome = outcome_of(error)
-        self.pen.record(Op.SEND, name, outcome, began=began, **letter.fields())
+        self.recorder.record(Op.SEND, name, outcome, began=began, **letter.fields())
         self.world.done(intent)

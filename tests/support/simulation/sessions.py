@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polybus.errors import PolybusError
-from polybus.namespace.delivery import operations
+from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.delivery.session_source import HeldSession, SessionSource
 from polybus.namespace.delivery.source import Delivery
 from polybus.testing.history import FAILED, OK, Op
@@ -67,7 +67,7 @@ class SessionClient(Client):
     # Holding
 
     async def _accept(self) -> None:
-        began = self.pen.begin()
+        began = self.recorder.begin()
         process = self.world.life
         try:
             if self.rng.random() < 0.6:
@@ -82,7 +82,7 @@ class SessionClient(Client):
         self._session = held
         held.receiver = self
         partition = held.partition.index
-        self.pen.record(Op.SESSION_ACCEPT, self.place.name, began=began, session=held.id, partition=partition)
+        self.recorder.record(Op.SESSION_ACCEPT, self.place.name, began=began, session=held.id, partition=partition)
         if held.lock.lost:
             self.lock_lost()
             return
@@ -94,22 +94,22 @@ class SessionClient(Client):
             outcome = OK
         except PolybusError as error:
             outcome = outcome_of(error)
-        self.pen.record(Op.SESSION_RENEW, self.place.name, outcome, session=session.id)
+        self.recorder.record(Op.SESSION_RENEW, self.place.name, outcome, session=session.id)
 
     def _release(self, session: HeldSession) -> None:
         name, self._session = session.id, None
         self._held = []
         self.credit = 0
-        began = self.pen.begin()
+        began = self.recorder.begin()
         session.receiver = None
         session.release()
-        self.pen.record(Op.SESSION_RELEASE, self.place.name, began=began, session=name)
+        self.recorder.record(Op.SESSION_RELEASE, self.place.name, began=began, session=name)
 
     # What the bus calls
 
     def deliver(self, delivery: Delivery) -> None:
         held = Held(self.world.life, self.place.name, self.place.address, delivery)
-        note_delivery(self.pen, Op.RECEIVE, held)
+        note_delivery(self.recorder, Op.RECEIVE, held)
         self._held.append(held)
 
     def failed(self, error: PolybusError) -> None:
@@ -119,7 +119,7 @@ class SessionClient(Client):
         session = self._session
         if session is not None:
             self._forget()
-            self.pen.record(Op.SESSION_LOST, self.place.name, session=session.id)
+            self.recorder.record(Op.SESSION_LOST, self.place.name, session=session.id)
 
     # Settling
 
@@ -140,14 +140,14 @@ class SessionClient(Client):
             self._deferred.setdefault(session.id, []).append(held.number)
 
     async def _settle(self, held: Held, op: str) -> str:
-        began = self.pen.begin()
-        intent = self.world.intend(self.pen, op, held.name, began, **held.fields())
+        began = self.recorder.begin()
+        intent = self.world.intend(self.recorder, op, held.name, began, **held.fields())
         try:
             await settle(self.world, held.delivery, op)
             outcome = OK
         except PolybusError as error:
             outcome = outcome_of(error)
-        self.pen.record(op, held.name, outcome, began=began, **held.fields())
+        self.recorder.record(op, held.name, outcome, began=began, **held.fields())
         self.world.done(intent)
         return outcome
 
@@ -156,10 +156,10 @@ class SessionClient(Client):
         if not numbers:
             return
         number = numbers.pop()
-        began = self.pen.begin()
+        began = self.recorder.begin()
         entity = self.world.namespace.entity(self.place.address.entity)
         log_id = entity.log_id(self.place.address)
-        work = operations.receive_deferred(self.world.namespace, entity, log_id, [number], True, session)
+        work = entity_verbs.receive_deferred(self.world.namespace, entity, log_id, [number], True, session)
         try:
             found = await self.call(work)
         except PolybusError as error:
@@ -167,7 +167,7 @@ class SessionClient(Client):
             return
         for delivery in found:
             held = Held(self.world.life, self.place.name, self.place.address, delivery)
-            note_delivery(self.pen, Op.RECEIVE_DEFERRED, held, began)
+            note_delivery(self.recorder, Op.RECEIVE_DEFERRED, held, began)
             self._held.append(held)
 
     # State
@@ -177,7 +177,7 @@ class SessionClient(Client):
         where = (self.place.name, session.id)
         self._states.begins(where, state)
         try:
-            await self.call(operations.set_session_state(self.world.namespace, session, state))
+            await self.call(entity_verbs.set_session_state(self.world.namespace, session, state))
             outcome = OK
         except PolybusError as error:
             outcome = outcome_of(error)
@@ -188,7 +188,7 @@ class SessionClient(Client):
         where = (self.place.name, session.id)
         standing = self._states.standing(where)
         try:
-            state = await self.call(operations.get_session_state(self.world.namespace, session))
+            state = await self.call(entity_verbs.get_session_state(self.world.namespace, session))
         except PolybusError as error:
             outcome_of(error)
             return

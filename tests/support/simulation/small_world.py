@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from polybus.message.message import Message, build
 from polybus.namespace.bus import Bus
-from polybus.namespace.delivery import operations
+from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.delivery.source import Delivery
 from polybus.namespace.entities.description import EntityDescription, QueueDescription
 from polybus.namespace.entities.entity import Entity
@@ -132,7 +132,7 @@ class SmallWorld:
         following = 1
         while True:
             entity = self.namespace.entity(address.entity)
-            work = operations.peek(self.namespace, entity, entity.log_id(address), following, count)
+            work = entity_verbs.peek(self.namespace, entity, entity.log_id(address), following, count)
             page = self.do(work)
             if not page:
                 return found

@@ -106,9 +106,9 @@ class Surroundings:
 
     # What would be forgotten if the client itself died
 
-    def intend(self, pen: Recorder, op: str, entity: str, began: Began, **fields: Any) -> int:
+    def intend(self, recorder: Recorder, op: str, entity: str, began: Began, **fields: Any) -> int:
         """Says, before it is done, what will be unknown if nobody lives to write it down; gives a number for `done`."""
-        del pen, op, entity, began, fields
+        del recorder, op, entity, began, fields
         return 0
 
     def done(self, intent: int) -> None:

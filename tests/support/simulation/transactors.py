@@ -38,7 +38,7 @@ class Transactor(Receiver):
         name = f"{self.name}/t{self._transactions}"
         process = self.world.life
         transaction = self.world.namespace.transactions.declare()
-        self.pen.record(Op.DECLARE, transaction=name)
+        self.recorder.record(Op.DECLARE, transaction=name)
         key = self.rng.choice(KEYS)
         for _ in range(self.rng.randint(1, 4)):
             if process is self.world.life and self.world.bus is not None:
@@ -67,12 +67,12 @@ class Transactor(Receiver):
         except PolybusError as error:
             outcome = outcome_of(error)
             self.held.append(held)
-        self.pen.record(op, held.name, outcome, transaction=name, **held.fields())
+        self.recorder.record(op, held.name, outcome, transaction=name, **held.fields())
 
     async def _join_send(self, transaction: Transaction, name: str, entrance: Entrance, key: str) -> None:
         letter = self.letter(entrance, SESSIONS[0] if entrance.sessions else key)
         entity: Entity = self.world.namespace.entity(entrance.entity)
-        began = self.pen.begin()
+        began = self.recorder.begin()
         op = Op.SEND
         try:
             if self.rng.random() < 0.3:
@@ -87,22 +87,22 @@ class Transactor(Receiver):
         if op == Op.SCHEDULE and outcome == UNKNOWN:
             outcome = FAILED  # only its number is in doubt: what has no number is not in the transaction
         recorded = entrance.recorded(letter.colour)
-        self.pen.record(op, recorded, outcome, began=began, transaction=name, **letter.fields())
+        self.recorder.record(op, recorded, outcome, began=began, transaction=name, **letter.fields())
         if entrance.churning is not None and outcome == OK:
-            self.pen.record(Op.SEND, entrance.churning, UNKNOWN, transaction=name, **letter.fields())
+            self.recorder.record(Op.SEND, entrance.churning, UNKNOWN, transaction=name, **letter.fields())
 
     async def _discharge(self, transaction: Transaction, name: str, alive: bool) -> None:
-        began = self.pen.begin()
+        began = self.recorder.begin()
         if not alive or self.world.bus is None:
-            self.pen.record(Op.ROLLBACK, transaction=name)
+            self.recorder.record(Op.ROLLBACK, transaction=name)
             return
         fail = self.rng.random() < 0.25
-        intent = 0 if fail else self.world.intend(self.pen, Op.COMMIT, "", began, transaction=name)
+        intent = 0 if fail else self.world.intend(self.recorder, Op.COMMIT, "", began, transaction=name)
         try:
             await self.call(self.world.namespace.transactions.discharge(transaction, fail))
             outcome = OK
         except PolybusError as error:
             outcome = outcome_of(error)
         op = Op.ROLLBACK if fail or outcome == FAILED else Op.COMMIT
-        self.pen.record(op, outcome=outcome, began=began, transaction=name)
+        self.recorder.record(op, outcome=outcome, began=began, transaction=name)
         self.world.done(intent)

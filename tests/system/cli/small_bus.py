@@ -16,7 +16,7 @@ from polybus.hosting.store_host import StoreHost
 from polybus.message import outcome
 from polybus.message.message import Message, build
 from polybus.namespace.bus import Bus
-from polybus.namespace.delivery import operations
+from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.delivery.source import Delivery
 from polybus.namespace.delivery.transaction_rules import RuleChange, encoded, plan
 from polybus.namespace.entities.description import (
@@ -128,7 +128,7 @@ class SmallBus:
         held.receiver = catcher
         held.pump()
         await asyncio.wait_for(catcher.full.wait(), 10)
-        await run(operations.set_session_state(self.namespace, held, b"a state"))
+        await run(entity_verbs.set_session_state(self.namespace, held, b"a state"))
         return catcher.deliveries
 
     async def settle(

@@ -12,7 +12,7 @@ from azure.core.exceptions import HttpResponseError
 from azure.servicebus.management import ServiceBusAdministrationClient
 
 from polybus.clock import MovableClock
-from polybus.namespace.delivery import operations
+from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.entities.description import QueueDescription, SubscriptionDescription, TopicDescription
 from tests.system.http.bulk_kit import Bulk
 from tests.system.http.kit import Server
@@ -166,5 +166,5 @@ def test_a_batch_delete_reaches_every_partition(server: Server) -> None:
     before_ms = server.clock.now().wall_ms + 1
     entity = server.namespace.entity("q")
     for count, deleted in ((40, 40), (4_000, 20), (4_000, 0)):
-        assert server.wait(operations.delete_messages(server.namespace, entity, 0, count, before_ms)) == deleted
+        assert server.wait(entity_verbs.delete_messages(server.namespace, entity, 0, count, before_ms)) == deleted
     assert counts(server, "q")["total"] == 0

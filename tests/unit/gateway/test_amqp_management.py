@@ -13,7 +13,7 @@ from polybus.amqp.outcomes import ACCEPTED, Modified, Rejected
 from polybus.amqp.types import AmqpArray, Int, Symbol, Timestamp, UInt
 from polybus.errors import StoreError
 from polybus.message.message import Message
-from polybus.namespace.delivery import operations
+from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.entities.tiers import PREMIUM
 from polybus.promise import Promise
 from tests.unit.gateway.amqp_kit import Client, Got, ManagementPair, Reply, SimBus, gather, message, text, value
@@ -155,7 +155,7 @@ class TestEnvelope:
         async def never(*args: Any) -> list[Any]:
             return await stuck
 
-        monkeypatch.setattr(operations, "peek", never)
+        monkeypatch.setattr(entity_verbs, "peek", never)
         application = {"operation": "com.microsoft:peek-message", "com.microsoft:server-timeout": UInt(5000)}
         client.transfer(management.requests, message(application, {"message-count": 1}, "1"))
         client.run(4)
@@ -176,7 +176,7 @@ class TestEnvelope:
         async def never(*args: Any) -> list[Any]:
             return await stuck
 
-        monkeypatch.setattr(operations, "peek", never)
+        monkeypatch.setattr(entity_verbs, "peek", never)
         payload = message({"operation": "com.microsoft:peek-message"}, {"message-count": 1}, "1")
         for _ in range(limits.AMQP_REQUESTS_UNDER_WAY):
             client.transfer(management.requests, payload)
@@ -190,7 +190,7 @@ class TestEnvelope:
     def test_a_bug_is_answered_and_not_told(
         self, client: Client, management: ManagementPair, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(operations, "peek", lambda *args: 1 / 0)
+        monkeypatch.setattr(entity_verbs, "peek", lambda *args: 1 / 0)
         reply = management.ask("peek-message", {"message-count": 1})
         assert (reply.status, reply.condition) == (500, "amqp:internal-error")
         assert "division" not in str(reply.application["statusDescription"])

@@ -16,7 +16,7 @@ from polybus.clock import Now
 from polybus.errors import EntityNotFound, PolybusError
 from polybus.message.message import Message, build
 from polybus.message.peeked import Peeked
-from polybus.partition import holding, receiving, sending, settling, upkeep
+from polybus.partition import receiving, sending, session_verbs, settling, upkeep
 from polybus.partition.broker import Broker
 from polybus.partition.entry import Entry
 from polybus.partition.log import Log
@@ -247,24 +247,24 @@ class Solo:
         return [peeked.marks.sequence for peeked in self.peek(log_id=log_id)]
 
     def accept(self, session_id: str, holder: object = "me", log_id: int = 0) -> Session:
-        session = self.run(holding.accept(self.broker, self.log(log_id), session_id, self.now, holder))
+        session = self.run(session_verbs.accept(self.broker, self.log(log_id), session_id, self.now, holder))
         assert isinstance(session, Session)
         return session
 
     def accept_next(self, holder: object = "me", log_id: int = 0) -> Session | None:
-        session = self.run(holding.accept_next(self.broker, self.log(log_id), self.now, holder))
+        session = self.run(session_verbs.accept_next(self.broker, self.log(log_id), self.now, holder))
         assert session is None or isinstance(session, Session)
         return session
 
     def take_from(self, session: Session, lock: bool = True, log_id: int = 0) -> Entry | None:
         while True:
-            entry = holding.take(self.broker, session, self.now, lock)
+            entry = session_verbs.take(self.broker, session, self.now, lock)
             if entry is not None or not session.wants_page():
                 return entry
-            self.run(holding.load_page(self.broker, self.log(log_id), session))
+            self.run(session_verbs.load_page(self.broker, self.log(log_id), session))
 
     def release_session(self, session: Session, count: bool = True, log_id: int = 0) -> None:
-        holding.release(self.broker, self.log(log_id), session, self.now, count)
+        session_verbs.release(self.broker, self.log(log_id), session, self.now, count)
         self.commit()
 
     def _commit(self, commit: bool) -> None:

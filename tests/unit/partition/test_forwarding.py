@@ -9,7 +9,7 @@ import pytest
 from polybus.errors import EntityNotFound, QuotaExceeded
 from polybus.message.message import build
 from polybus.partition import inbox, transfers
-from polybus.partition.data import Transfer
+from polybus.partition.data import OutboxMessage
 from polybus.partition.settings import EntitySettings
 from tests.unit.partition.kit import add_rule, body_of, main, queue, topic
 from tests.unit.partition.solo import Solo
@@ -23,11 +23,11 @@ def pair(**own: Any) -> tuple[Solo, Solo]:
     return source, target
 
 
-def pending(source: Solo, after: int = 0) -> list[Transfer]:
+def pending(source: Solo, after: int = 0) -> list[OutboxMessage]:
     return list(source.run(transfers.pending(source.broker, 9, 2, after, 100, 1 << 20)))
 
 
-def take_over(source: Solo, target: Solo, moving: list[Transfer], commit: bool = True) -> None:
+def take_over(source: Solo, target: Solo, moving: list[OutboxMessage], commit: bool = True) -> None:
     keys = inbox.rows_needed(target.broker, moving)
     rows: dict[bytes, object] = {key: target.rows.get(key) for key in keys}
     where = (source.entity_id, source.index)
@@ -36,7 +36,7 @@ def take_over(source: Solo, target: Solo, moving: list[Transfer], commit: bool =
         target.commit()
 
 
-def sent_on(source: Solo, moving: list[Transfer], commit: bool = True) -> None:
+def sent_on(source: Solo, moving: list[OutboxMessage], commit: bool = True) -> None:
     transfers.sent_on(source.broker, 9, 2, moving)
     if commit:
         source.commit()

@@ -4,7 +4,7 @@ import pytest
 
 from polybus.errors import MessageNotFound, SessionLockLost
 from polybus.message.message import build
-from polybus.partition import cursors, holding, moving, receiving, upkeep
+from polybus.partition import cursors, moving, receiving, session_verbs, upkeep
 from tests.unit.partition.kit import LOCK_MS, body_of, main, queue, tiny, topic
 from tests.unit.partition.solo import Pending, Solo
 
@@ -244,7 +244,7 @@ def test_a_session_lost_while_its_page_is_read_leaves_nothing_in_memory() -> Non
     session = solo.accept("a")
     solo.send(LARGE, session_id="a")
     solo.crash()
-    accepting = solo.begin(holding.accept(solo.broker, solo.log(), "a", solo.now, "me"))
+    accepting = solo.begin(session_verbs.accept(solo.broker, solo.log(), "a", solo.now, "me"))
     accepting.step()
     solo.move(LOCK_MS)
     with pytest.raises(SessionLockLost):
@@ -265,8 +265,8 @@ def test_a_session_taken_over_while_messages_are_on_their_way_back_keeps_order_a
     assert first is not None
     assert solo.take_from(session) is not None
     solo.abandon(first, commit=False)
-    holding.release(solo.broker, solo.log(), session, solo.now)
-    accepting = solo.begin(holding.accept(solo.broker, solo.log(), "a", solo.now, "you"))
+    session_verbs.release(solo.broker, solo.log(), session, solo.now)
+    accepting = solo.begin(session_verbs.accept(solo.broker, solo.log(), "a", solo.now, "you"))
     solo.commit()
     session = accepting.finish()
     found = []
@@ -282,7 +282,7 @@ def test_a_message_settled_while_the_page_of_its_session_is_read_is_not_in_it() 
     session = solo.accept("a")
     solo.take_from(session)
     solo.take_from(session)
-    reading = solo.begin(holding.load_page(solo.broker, solo.log(), session))
+    reading = solo.begin(session_verbs.load_page(solo.broker, solo.log(), session))
     reading.step()
     move(solo, 3).finish()
     solo.commit()
@@ -299,7 +299,7 @@ def test_deferred_messages_of_a_session_lost_meanwhile_are_not_locked() -> None:
     entry = solo.take_from(session)
     assert entry is not None
     solo.defer(entry)
-    steps = holding.take_deferred(solo.broker, solo.log(), session, solo.now, [1], True)
+    steps = session_verbs.take_deferred(solo.broker, solo.log(), session, solo.now, [1], True)
     reading = solo.begin(steps)
     solo.release_session(session)
     with pytest.raises(SessionLockLost):

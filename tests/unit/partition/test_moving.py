@@ -6,7 +6,7 @@ from polybus.message.message import CORRELATION_ID, DATA, SUBJECT, Message, buil
 from polybus.message.overlay import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON
 from polybus.message.rendering import Marks, merged_properties, render
 from polybus.partition import moving, transfers
-from polybus.partition.data import Moved, Transfer
+from polybus.partition.data import Moved, OutboxMessage
 from polybus.partition.transfers import MOVED
 from tests.unit.partition.kit import add_rule, body_of, queue, tiny, topic
 from tests.unit.partition.solo import Solo
@@ -29,7 +29,7 @@ def move(
     return solo.said
 
 
-def outbox(solo: Solo) -> list[Transfer]:
+def outbox(solo: Solo) -> list[OutboxMessage]:
     return list(solo.run(transfers.pending(solo.broker, 9, 0, 0, 100, 1 << 20)))
 
 

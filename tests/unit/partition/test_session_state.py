@@ -1,24 +1,24 @@
 import pytest
 
 from polybus.errors import SessionLockLost
-from polybus.partition import holding
+from polybus.partition import session_verbs
 from polybus.partition.sessions import Session
 from tests.unit.partition.kit import LOCK_MS, queue
 from tests.unit.partition.solo import Solo
 
 
 def write(solo: Solo, session: Session, state: bytes | None, commit: bool = True) -> None:
-    solo.run(holding.set_state(solo.broker, solo.log(), session, state, solo.now, solo.reply, "state"))
+    solo.run(session_verbs.set_state(solo.broker, solo.log(), session, state, solo.now, solo.reply, "state"))
     if commit:
         solo.commit()
 
 
 def read(solo: Solo, session_id: str) -> object:
-    return solo.run(holding.get_state(solo.log(), session_id))
+    return solo.run(session_verbs.get_state(solo.log(), session_id))
 
 
 def listed(solo: Solo, after: str | None = None, limit: int = 100, updated: int | None = None) -> list[str]:
-    return list(solo.run(holding.list_sessions(solo.log(), after, limit, updated)))
+    return list(solo.run(session_verbs.list_sessions(solo.log(), after, limit, updated)))
 
 
 def test_state_is_kept_without_messages_and_without_a_lock_until_it_is_cleared() -> None:
@@ -53,8 +53,8 @@ def test_a_state_read_late_is_the_one_that_was_set_meanwhile() -> None:
     solo = queue(sessions=True)
     session = solo.accept("a")
     write(solo, session, b"old")
-    reading = solo.begin(holding.get_state(solo.log(), "a"))
-    setting = solo.begin(holding.set_state(solo.broker, solo.log(), session, b"third", solo.now, solo.reply, "state"))
+    reading = solo.begin(session_verbs.get_state(solo.log(), "a"))
+    setting = solo.begin(session_verbs.set_state(solo.broker, solo.log(), session, b"third", solo.now, solo.reply, "state"))
     write(solo, session, b"second")
     assert reading.finish() == b"second"
     setting.finish()
@@ -65,7 +65,7 @@ def test_a_state_read_late_is_the_one_that_was_set_meanwhile() -> None:
 def test_a_state_is_not_set_by_one_who_has_lost_the_session_meanwhile() -> None:
     solo = queue(sessions=True)
     session = solo.accept("a")
-    setting = solo.begin(holding.set_state(solo.broker, solo.log(), session, b"x", solo.now, solo.reply, "state"))
+    setting = solo.begin(session_verbs.set_state(solo.broker, solo.log(), session, b"x", solo.now, solo.reply, "state"))
     solo.move(LOCK_MS)
     with pytest.raises(SessionLockLost):
         setting.finish()

@@ -3,7 +3,7 @@
 import pytest
 
 from polybus.message.message import build
-from polybus.partition import holding
+from polybus.partition import session_verbs
 from polybus.partition.sessions import Session
 from tests.unit.partition.kit import LOCK_MS, queue, tiny
 from tests.unit.partition.solo import Solo
@@ -46,7 +46,7 @@ def test_an_emptied_session_is_not_offered() -> None:
     solo.complete(entry)
     solo.release_session(session)
     assert all_next(solo) == []
-    assert not holding.book(solo.log()).has_waiting()
+    assert not session_verbs.book(solo.log()).has_waiting()
 
 
 def test_nor_one_that_has_only_deferred_or_expired_messages() -> None:
@@ -65,9 +65,9 @@ def test_after_a_restart_a_scan_finds_them_all() -> None:
     ids = [f"{number:03}" for number in range(150)]
     solo = bus(*ids)
     solo.crash()
-    assert holding.book(solo.log()).has_waiting()
+    assert session_verbs.book(solo.log()).has_waiting()
     assert all_next(solo) == ids
-    assert not holding.book(solo.log()).has_waiting()
+    assert not session_verbs.book(solo.log()).has_waiting()
 
 
 def test_the_scan_hops_over_sessions_however_many_messages_they_have() -> None:
@@ -90,7 +90,7 @@ def test_what_arrives_while_the_scan_is_at_work_is_found_on_either_side_of_it() 
 def test_more_sessions_than_memory_holds_are_found_by_scanning_again() -> None:
     ids = [f"{number:02}" for number in range(12)]
     solo = bus(*ids, sessions=3)
-    assert len(holding.book(solo.log()).waiting) == 3
+    assert len(session_verbs.book(solo.log()).waiting) == 3
     assert sorted(all_next(solo)) == ids
 
 
@@ -114,7 +114,7 @@ def test_who_asks_while_another_scans_hears_of_it_afterwards() -> None:
     solo = bus("a", "b")
     solo.crash()
     watch = solo.log().watcher = Watch()
-    scanning = solo.begin(holding.accept_next(solo.broker, solo.log(), solo.now, "first"))
+    scanning = solo.begin(session_verbs.accept_next(solo.broker, solo.log(), solo.now, "first"))
     assert solo.accept_next("second") is None
     scanning.finish()
     assert watch.heard >= 1
@@ -124,7 +124,7 @@ def test_who_asks_while_another_scans_hears_of_it_afterwards() -> None:
 def test_a_session_that_appears_during_a_scan_that_does_not_show_it_is_not_lost() -> None:
     solo = bus("a")
     solo.crash()
-    scanning = solo.begin(holding.scan_sessions(solo.log()))
+    scanning = solo.begin(session_verbs.scan_sessions(solo.log()))
     scanning.step()  # it has found a, and has asked what comes behind
     solo.send(session_id="z")
     scanning.finish()
@@ -134,7 +134,7 @@ def test_a_session_that_appears_during_a_scan_that_does_not_show_it_is_not_lost(
 def test_overflow_during_a_scan_begins_it_anew() -> None:
     solo = bus("a", "b", sessions=1)
     solo.crash()
-    scanning = solo.begin(holding.scan_sessions(solo.log()))
+    scanning = solo.begin(session_verbs.scan_sessions(solo.log()))
     scanning.step()
     for name in ("x", "y"):
         solo.send(session_id=name)
@@ -144,8 +144,8 @@ def test_overflow_during_a_scan_begins_it_anew() -> None:
 
 def test_a_read_that_fails_gives_the_session_back() -> None:
     solo = bus("a")
-    solo.begin(holding.accept(solo.broker, solo.log(), "a", solo.now, "me")).drop()
-    assert holding.book(solo.log()).held == {}
+    solo.begin(session_verbs.accept(solo.broker, solo.log(), "a", solo.now, "me")).drop()
+    assert session_verbs.book(solo.log()).held == {}
     assert all_next(solo) == ["a"]
 
 
@@ -161,6 +161,6 @@ def test_sessions_in_which_everything_has_expired_are_passed_in_bounded_steps(op
     solo.pass_time(20)
     steps = 0
     while (session := solo.accept_next()) is None:
-        assert holding.book(solo.log()).has_more()
+        assert session_verbs.book(solo.log()).has_more()
         steps += 1
-    assert (session.id, steps) == ("200", 200 // holding.EMPTY_SESSIONS)
+    assert (session.id, steps) == ("200", 200 // session_verbs.EMPTY_SESSIONS)

@@ -1,7 +1,7 @@
 import pytest
 
 from polybus.errors import InvalidOperation, MessageLockLost, MessageNotFound, SessionCannotBeLocked, SessionLockLost
-from polybus.partition import holding, settling, upkeep
+from polybus.partition import session_verbs, settling, upkeep
 from polybus.partition.broker import NOT_DUE
 from polybus.partition.entry import Entry
 from polybus.partition.sessions import Session
@@ -52,7 +52,7 @@ def test_a_session_without_messages_can_be_accepted_and_gets_what_comes() -> Non
     assert bodies(solo, session) == []
     solo.send(b"1", session_id="a")
     assert bodies(solo, session) == [b"1"]
-    assert holding.book(solo.log()).touched == {"a": session}
+    assert session_verbs.book(solo.log()).touched == {"a": session}
 
 
 def test_an_abandoned_message_comes_before_everything_behind_it_even_before_its_commit() -> None:
@@ -85,9 +85,9 @@ def test_one_that_expires_on_its_way_back_holds_nobody_up() -> None:
     entry = get(solo, session)
     solo.pass_time(2000)
     solo.abandon(entry, commit=False)
-    holding.book(solo.log()).touched.clear()
+    session_verbs.book(solo.log()).touched.clear()
     solo.upkeep()
-    assert holding.book(solo.log()).touched == {"a": session}
+    assert session_verbs.book(solo.log()).touched == {"a": session}
     assert bodies(solo, session) == [b"2"]
 
 
@@ -99,7 +99,7 @@ def test_locks_of_messages_are_the_sessions_lock() -> None:
     assert entry.locked_until_ms == session.until_ms == solo.now.mono_ms - 1000 + LOCK_MS
     with pytest.raises(InvalidOperation):
         settling.renew(solo.broker, solo.log(), entry.lock, solo.now)
-    until = holding.renew(solo.log(), session, solo.now)
+    until = session_verbs.renew(solo.log(), session, solo.now)
     assert until == entry.locked_until_wall_ms == solo.now.wall_ms + LOCK_MS
     solo.pass_time(LOCK_MS - 1)
     solo.complete(entry)
@@ -139,18 +139,18 @@ def test_a_lock_that_has_run_out_gives_and_settles_nothing_even_before_the_upkee
     with pytest.raises(SessionLockLost):
         solo.complete(entry)
     with pytest.raises(SessionLockLost):
-        holding.holding(solo.log(), "a", solo.now)
+        session_verbs.require_held(solo.log(), "a", solo.now)
 
 
 def test_holding_knows_the_holder() -> None:
     solo = bus()
     holder = object()
     session = solo.accept("a", holder)
-    assert holding.holding(solo.log(), "a", solo.now, holder) is session
-    assert holding.holding(solo.log(), "a", solo.now) is session
+    assert session_verbs.require_held(solo.log(), "a", solo.now, holder) is session
+    assert session_verbs.require_held(solo.log(), "a", solo.now) is session
     for other in ("a", "b"):
         with pytest.raises(SessionLockLost):
-            holding.holding(solo.log(), other, solo.now, "somebody")
+            session_verbs.require_held(solo.log(), other, solo.now, "somebody")
 
 
 def test_release_counts_what_was_delivered_unless_it_never_left() -> None:
@@ -172,7 +172,7 @@ def test_releasing_twice_is_harmless() -> None:
     solo.release_session(session)
     other = solo.accept("a", "other")
     solo.release_session(session)
-    assert holding.book(solo.log()).held == {"a": other}
+    assert session_verbs.book(solo.log()).held == {"a": other}
 
 
 def test_a_crash_frees_every_session() -> None:
@@ -195,12 +195,12 @@ def test_deferred_messages_belong_to_their_session() -> None:
     first = solo.accept("a")
     solo.defer(get(solo, first))
     second = solo.accept("b")
-    steps = holding.take_deferred
+    steps = session_verbs.take_deferred
     with pytest.raises(MessageNotFound):
         solo.run(steps(solo.broker, solo.log(), second, solo.now, [1], True))
     entry = solo.run(steps(solo.broker, solo.log(), first, solo.now, [1], True))[0]
     assert (entry.locked_until_ms, list(first.outstanding)) == (first.until_ms, [1])
-    holding.renew(solo.log(), first, solo.now)
+    session_verbs.renew(solo.log(), first, solo.now)
     solo.complete(entry)
     assert first.outstanding == {}
     assert solo.log().deferred == 0
@@ -211,12 +211,12 @@ def test_a_deferred_message_stays_deferred_when_its_session_is_given_back() -> N
         solo = bus(("a", b"1"))
         session = solo.accept("a")
         solo.defer(get(solo, session))
-        solo.run(holding.take_deferred(solo.broker, solo.log(), session, solo.now, [1], True))
+        solo.run(session_verbs.take_deferred(solo.broker, solo.log(), session, solo.now, [1], True))
         solo.release_session(session, count)
         assert (solo.log().active, solo.log().deferred, solo.log().locked) == (0, 1, 0)
         assert solo.accept_next() is None
         session = solo.accept("a")
-        entries = solo.run(holding.take_deferred(solo.broker, solo.log(), session, solo.now, [1], False))
+        entries = solo.run(session_verbs.take_deferred(solo.broker, solo.log(), session, solo.now, [1], False))
         assert entries[0].delivery_count == int(count)
 
 
@@ -289,14 +289,14 @@ def test_the_next_holder_waits_for_what_is_on_its_way_back(size: int) -> None:
     entry = solo.take_from(first)
     assert entry is not None
     solo.abandon(entry, commit=False)
-    holding.release(solo.broker, solo.log(), first, solo.now)
+    session_verbs.release(solo.broker, solo.log(), first, solo.now)
     second = solo.accept("s")
     assert solo.take_from(second) is None
     solo.commit()
     again = solo.take_from(second)
     assert again is not None
     assert (again.sequence, again.delivery_count) == (1, 1)
-    holding.release(solo.broker, solo.log(), second, solo.now, count=False)
+    session_verbs.release(solo.broker, solo.log(), second, solo.now, count=False)
     third = solo.accept("s")
     for number in (1, 2):
         entry = solo.take_from(third)

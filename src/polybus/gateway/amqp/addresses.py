@@ -25,7 +25,7 @@ SESSION_FILTER_CODE: Final = 0x137000000C
 SHARED_SESSION_FILTER: Final = "com.microsoft:non-exclusive-session-filter:list"
 
 
-class Place:
+class LinkNode:
     """An entity, or a part of it, as a link is attached to it."""
 
     __slots__ = ("address", "entity", "namespace", "scope", "subscription")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from polybus.amqp.events import Delivery
+from polybus.amqp.events import IncomingDelivery
 from polybus.amqp.incoming import IncomingLink
 from polybus.errors import ArgumentError, InvalidOperation, MessageTooLarge, Unauthorized
 from polybus.gateway.amqp.addresses import parsed, uri_of
@@ -40,7 +40,7 @@ class AnonymousSendLink(SendingLink):
     def start(self) -> None:
         self.accept(self.namespace.tier.message_kilobytes * 1024, {})
 
-    def send(self, delivery: Delivery, messages: list[Message]) -> None:
+    def send(self, delivery: IncomingDelivery, messages: list[Message]) -> None:
         first = messages[0]
         address = self._address(messages)
         scope, uri = scope_of(address.path), uri_of(self.namespace, address)
@@ -64,14 +64,14 @@ class AnonymousSendLink(SendingLink):
             raise InvalidOperation(f"Messages cannot be sent to '{address.path}': it is part of another entity.")
         return address
 
-    def _send_to_made(self, made: Promise[Entity], delivery: Delivery, messages: list[Message]) -> None:
+    def _send_to_made(self, made: Promise[Entity], delivery: IncomingDelivery, messages: list[Message]) -> None:
         try:
             self._send_to(made.result(), delivery, messages)
         except Exception as error:
             self.refuse_delivery(delivery, error)
         self.endpoint.ended(0)
 
-    def _send_to(self, entity: Entity, delivery: Delivery, messages: list[Message]) -> None:
+    def _send_to(self, entity: Entity, delivery: IncomingDelivery, messages: list[Message]) -> None:
         entity.check_sendable()
         if len(delivery.payload) > entity.max_message_bytes:
             raise MessageTooLarge(

@@ -23,7 +23,7 @@ from polybus.errors import (
     PolybusError,
     QuotaExceeded,
 )
-from polybus.gateway.amqp.addresses import Place, address_of, parsed, session_filter, uri_of
+from polybus.gateway.amqp.addresses import LinkNode, address_of, parsed, session_filter, uri_of
 from polybus.gateway.amqp.anonymous import AnonymousSendLink
 from polybus.gateway.amqp.browse import BrowseLink, is_browsing
 from polybus.gateway.amqp.cbs import CBS, TokenLink
@@ -205,7 +205,7 @@ def _attach_coordinator(endpoint: AmqpEndpoint, link: IncomingLink) -> None:
     CoordinatorLink(endpoint, link).start()
 
 
-def _place(endpoint: AmqpEndpoint, address: Address, needed: Rights) -> Place:
+def _place(endpoint: AmqpEndpoint, address: Address, needed: Rights) -> LinkNode:
     """The entity of an address, if the client may use it; rights are asked first."""
     namespace = endpoint.namespace
     scope = scope_of(address.path)
@@ -214,7 +214,7 @@ def _place(endpoint: AmqpEndpoint, address: Address, needed: Rights) -> Place:
             endpoint.access.require(scope, Rights.LISTEN, uri_of(namespace, address))
     else:
         endpoint.access.require(scope, needed, uri_of(namespace, address))
-    return Place(namespace, address)
+    return LinkNode(namespace, address)
 
 
 def _attach_sender(
@@ -237,7 +237,7 @@ def _attach_sender(
     end.start()
 
 
-def _destination(endpoint: AmqpEndpoint, attach: Attach) -> Place | None:
+def _destination(endpoint: AmqpEndpoint, attach: Attach) -> LinkNode | None:
     """Where a send-via link finally sends to (docs/protocol/transactions.md#send-via)."""
     text = (attach.properties or {}).get(TRANSFER_DESTINATION)
     if text is None:

@@ -16,7 +16,7 @@ from polybus.amqp.outgoing import OutgoingLink
 from polybus.amqp.terminus import Source
 from polybus.clock import Now
 from polybus.errors import PolybusError
-from polybus.gateway.amqp.addresses import Place
+from polybus.gateway.amqp.addresses import LinkNode
 from polybus.gateway.amqp.link_end import LinkEnd
 from polybus.gateway.amqp.selectors import in_force
 from polybus.gateway.sas import Rights
@@ -24,7 +24,7 @@ from polybus.limits import AMQP_BROWSED_MESSAGES, PEEK_REPLY_BYTES
 from polybus.message.peeked import Peeked
 from polybus.message.rendering import STATE_ACTIVE, render
 from polybus.message.view import View
-from polybus.namespace.delivery.source import Source as MessageSource
+from polybus.namespace.delivery.source import MessageSource as MessageSource
 from polybus.numbering import before_first
 from polybus.promise import Promise
 from polybus.rules.selectors import Selector
@@ -58,7 +58,7 @@ class BrowseLink(LinkEnd):
         "_source",
     )
 
-    def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: Place, selector: str | None) -> None:
+    def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: LinkNode, selector: str | None) -> None:
         super().__init__(endpoint, link, place, Rights.LISTEN)
         self._outgoing = link
         self._entity_id = place.entity.id
@@ -81,7 +81,7 @@ class BrowseLink(LinkEnd):
         source = in_force(self.link.attach.source, self._selector is not None)
         self.endpoint.handle(self.link.accept(source=source))
 
-    def check_place(self, place: Place) -> None:
+    def check_place(self, place: LinkNode) -> None:
         place.entity.check_receivable(place.address)
 
     def gone(self) -> None:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from polybus.amqp.types import AmqpArray
 from polybus.errors import ArgumentError, ArgumentOutOfRange, SessionLockLost
-from polybus.gateway.amqp.addresses import Place, checked_session_id
+from polybus.gateway.amqp.addresses import LinkNode, checked_session_id
 from polybus.gateway.amqp.link_end import LinkEnd, SessionLinks
 from polybus.gateway.amqp.requests import Request
 from polybus.gateway.amqp.session_receive import SessionReceiveLink
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from polybus.gateway.amqp.endpoint import AmqpEndpoint
 
 
-class Answer:
+class ManagementReply:
     """What goes back: 200 with a body, or 204 where there is nothing."""
 
     __slots__ = ("body", "status")
@@ -36,16 +36,16 @@ class Answer:
         self.status = status
 
 
-def nothing() -> Answer:
-    return Answer(status=204)
+def nothing() -> ManagementReply:
+    return ManagementReply(status=204)
 
 
-class Call:
+class ManagementCall:
     """One management request."""
 
     __slots__ = ("_body", "endpoint", "place", "request", "shared")
 
-    def __init__(self, endpoint: AmqpEndpoint, shared: SessionLinks, place: Place, request: Request) -> None:
+    def __init__(self, endpoint: AmqpEndpoint, shared: SessionLinks, place: LinkNode, request: Request) -> None:
         self.endpoint = endpoint
         self.shared = shared
         self.place = place

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from polybus.amqp.events import Delivery
+from polybus.amqp.events import IncomingDelivery
 from polybus.amqp.incoming import IncomingLink
 from polybus.amqp.outcomes import ACCEPTED_BYTES, Declare, Declared, transaction_request
 from polybus.errors import PolybusError
@@ -37,7 +37,7 @@ class CoordinatorLink(LinkEnd):
         self._incoming.grant(AMQP_REQUEST_CREDIT)
         self.endpoint.handle(events)
 
-    def delivered(self, delivery: Delivery) -> None:
+    def delivered(self, delivery: IncomingDelivery) -> None:
         try:
             request = transaction_request(value_of(Message(delivery.payload)))
             if isinstance(request, Declare):

@@ -20,8 +20,8 @@ from polybus.amqp.events import (
     Attached,
     Closed,
     CreditChanged,
-    Delivery,
     Disposed,
+    IncomingDelivery,
     LinkDetached,
     Opened,
     ProtocolEvent,
@@ -418,7 +418,7 @@ class AmqpEndpoint:
                 return
 
     def _handle(self, event: ProtocolEvent) -> None:
-        if isinstance(event, Delivery):
+        if isinstance(event, IncomingDelivery):
             end = event.link.context
             if isinstance(end, LinkEnd):
                 end.delivered(event)

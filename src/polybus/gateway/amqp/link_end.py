@@ -10,12 +10,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from polybus.amqp.events import Delivery, OutgoingDelivery
+from polybus.amqp.events import IncomingDelivery, OutgoingDelivery
 from polybus.amqp.link import Link
 from polybus.amqp.outcomes import DeliveryState
 from polybus.clock import Now
 from polybus.errors import EntityNotFound, PolybusError, StoreError, Unauthorized
-from polybus.gateway.amqp.addresses import Place
+from polybus.gateway.amqp.addresses import LinkNode
 from polybus.gateway.amqp.errors import amqp_error, condition_of, description_of, is_bug, new_tracking_id
 from polybus.gateway.sas import Rights
 from polybus.limits import HOLDER_CHARACTERS
@@ -46,7 +46,7 @@ class LinkEnd:
 
     __slots__ = ("endpoint", "link", "needs", "owned", "place")
 
-    def __init__(self, endpoint: AmqpEndpoint, link: Link, place: Place | None, needs: Rights) -> None:
+    def __init__(self, endpoint: AmqpEndpoint, link: Link, place: LinkNode | None, needs: Rights) -> None:
         self.endpoint = endpoint
         self.link = link
         self.place = place
@@ -76,7 +76,7 @@ class LinkEnd:
 
     # What happens on the link
 
-    def delivered(self, delivery: Delivery) -> None:
+    def delivered(self, delivery: IncomingDelivery) -> None:
         """The peer has sent something."""
         raise NotImplementedError
 
@@ -121,7 +121,7 @@ class LinkEnd:
         except PolybusError as error:
             self.close(error)
 
-    def check_place(self, place: Place) -> None:
+    def check_place(self, place: LinkNode) -> None:
         """Raises where a link of this kind may not exist on its entity as it is now."""
 
     def rights_lost(self, why: str) -> None:
@@ -132,7 +132,7 @@ class LinkEnd:
                 self.close(Unauthorized(f"{why} Resource: '{place.uri}'."))
                 return
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[LinkNode]:
         """Everything that the link is about: each of it needs the right."""
         return [] if self.place is None else [self.place]
 

@@ -16,8 +16,8 @@ from polybus.errors import BusError, NotImplementedByBus, OperationTimeout, Poly
 from polybus.gateway.amqp import management_messages as messages
 from polybus.gateway.amqp import management_sessions as sessions
 from polybus.gateway.amqp import rules
-from polybus.gateway.amqp.addresses import Place
-from polybus.gateway.amqp.call import Answer, Call
+from polybus.gateway.amqp.addresses import LinkNode
+from polybus.gateway.amqp.call import ManagementCall, ManagementReply
 from polybus.gateway.amqp.errors import condition_of, description_of, new_tracking_id
 from polybus.gateway.amqp.requests import NodeKey, Request, RequestLink
 from polybus.gateway.sas import Rights
@@ -28,7 +28,7 @@ from polybus.promise import Promise, TimerHandle, spawn
 if TYPE_CHECKING:
     from polybus.gateway.amqp.endpoint import AmqpEndpoint
 
-Operation = Callable[[Call], Coroutine[Any, Any, Answer]]
+Operation = Callable[[ManagementCall], Coroutine[Any, Any, ManagementReply]]
 
 _TRACKING: Final = "com.microsoft:tracking-id"
 _TIMEOUTS: Final = ("com.microsoft:server-timeout", "server-timeout")
@@ -64,7 +64,7 @@ class ManagementLink(RequestLink):
 
     __slots__ = ("under_way",)
 
-    def __init__(self, endpoint: AmqpEndpoint, link: IncomingLink, place: Place) -> None:
+    def __init__(self, endpoint: AmqpEndpoint, link: IncomingLink, place: LinkNode) -> None:
         super().__init__(endpoint, link, place, management_key(place.address))
         self.under_way = 0
 
@@ -82,7 +82,7 @@ class ManagementLink(RequestLink):
         self.endpoint.begun(0)
         pending.follow(spawn(work))
 
-    def _operation(self, request: Request, place: Place) -> Coroutine[Any, Any, Answer]:
+    def _operation(self, request: Request, place: LinkNode) -> Coroutine[Any, Any, ManagementReply]:
         found = OPERATIONS.get(request.operation)
         if found is None:
             raise NotImplementedByBus(f"Invalid command '{request.operation[:100]}'.")
@@ -90,7 +90,7 @@ class ManagementLink(RequestLink):
             raise ServerBusy("The bus cannot take this request now; try again.")
         needed, operation = found
         self.endpoint.access.require(place.scope, needed, place.uri)
-        return operation(Call(self.endpoint, self.shared, place, request))
+        return operation(ManagementCall(self.endpoint, self.shared, place, request))
 
 
 class Pending:
@@ -104,13 +104,13 @@ class Pending:
         self._done = False
         self._timer: TimerHandle | None = None
 
-    def follow(self, promise: Promise[Answer]) -> None:
+    def follow(self, promise: Promise[ManagementReply]) -> None:
         if not promise.settled:
             loop = self._link.endpoint.gateway.bus.loop
             self._timer = loop.call_later(_timeout_ms(self._request) / 1000, self._timed_out)
         promise.then(self._answered)
 
-    def _answered(self, promise: Promise[Answer]) -> None:
+    def _answered(self, promise: Promise[ManagementReply]) -> None:
         self._link.under_way -= 1
         if self._timer is not None:
             self._timer.cancel()

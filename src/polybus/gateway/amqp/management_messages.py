@@ -10,7 +10,7 @@ from uuid import UUID
 
 from polybus.amqp.types import AmqpArray, Int, Timestamp
 from polybus.errors import ArgumentError, ArgumentOutOfRange, InvalidOperation
-from polybus.gateway.amqp.call import Answer, Call, nothing
+from polybus.gateway.amqp.call import ManagementCall, ManagementReply, nothing
 from polybus.gateway.amqp.properties import check_properties
 from polybus.gateway.amqp.sections import client_message
 from polybus.gateway.amqp.settling import Decision, count, properties_of, settle
@@ -19,7 +19,7 @@ from polybus.message.message import Message
 from polybus.message.outcome import ABANDON, COMPLETE, DEAD_LETTER, DEFER
 from polybus.message.peeked import Peeked
 from polybus.message.rendering import STATE_SCHEDULED, render
-from polybus.namespace.delivery import operations
+from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.delivery.source import Delivery
 from polybus.promise import Promise
 
@@ -38,7 +38,7 @@ _OUTCOMES: Final = {
 _RELEASE: Final = "unlocked"
 
 
-async def peek(call: Call) -> Answer:
+async def peek(call: ManagementCall) -> ManagementReply:
     first = max(call.number("from-sequence-number", 0), 0)
     wanted = call.number("message-count", 1)
     if wanted < 1:
@@ -49,14 +49,14 @@ async def peek(call: Call) -> Answer:
         return nothing()
     without_body = call.get("omit-message-body") is True
     messages: list[object] = [{"message": _rendered(item, without_body)} for item in found]
-    return Answer({"messages": messages})
+    return ManagementReply({"messages": messages})
 
 
-async def _peek(call: Call, first: int, wanted: int, session: str | None) -> list[Peeked]:
+async def _peek(call: ManagementCall, first: int, wanted: int, session: str | None) -> list[Peeked]:
     log_id = call.place.log_id()
     only_scheduled = call.entity.is_topic and call.place.subscription is None and call.place.address.sub_queue is None
     while True:
-        found = await operations.peek(call.namespace, call.entity, log_id, first, wanted, session)
+        found = await entity_verbs.peek(call.namespace, call.entity, log_id, first, wanted, session)
         if not found or not only_scheduled:
             return found
         scheduled = [item for item in found if item.marks.state == STATE_SCHEDULED]
@@ -72,11 +72,11 @@ def _rendered(item: Peeked, without_body: bool) -> bytes:
     return b"".join(render(message, item.marks))
 
 
-async def receive_deferred(call: Call) -> Answer:
+async def receive_deferred(call: ManagementCall) -> ManagementReply:
     call.entity.check_receivable(call.place.address)
     held = call.held_session() if call.entity.requires_session(call.place.address) else None
     lock = call.number("receiver-settle-mode", 1) != _REMOVE_AT_ONCE
-    deliveries = await operations.receive_deferred(
+    deliveries = await entity_verbs.receive_deferred(
         call.namespace, call.entity, call.place.log_id(), call.numbers("sequence-numbers"), lock, held
     )
     stats = call.stats()
@@ -85,7 +85,7 @@ async def receive_deferred(call: Call) -> Answer:
         messages.append(_deferred(delivery, lock))
         stats.outgoing_messages += 1
         stats.outgoing_bytes += delivery.size
-    return Answer({"messages": messages})
+    return ManagementReply({"messages": messages})
 
 
 def _deferred(delivery: Delivery, lock: bool) -> dict[str, object]:
@@ -99,16 +99,16 @@ def _deferred(delivery: Delivery, lock: bool) -> dict[str, object]:
     return {"message": b"".join(render(delivery.message, delivery)), "lock-token": UUID(bytes=token)}
 
 
-async def renew_locks(call: Call) -> Answer:
+async def renew_locks(call: ManagementCall) -> ManagementReply:
     if call.entity.requires_session(call.place.address):
         raise InvalidOperation("The lock of a message in a session cannot be renewed; renew the session's lock.")
     expirations: list[object] = []
     for delivery in await call.deliveries():
-        expirations.append(Timestamp(await operations.renew_lock(delivery)))
-    return Answer({"expirations": AmqpArray(_TIMESTAMP, expirations)})
+        expirations.append(Timestamp(await entity_verbs.renew_lock(delivery)))
+    return ManagementReply({"expirations": AmqpArray(_TIMESTAMP, expirations)})
 
 
-async def update_disposition(call: Call) -> Answer:
+async def update_disposition(call: ManagementCall) -> ManagementReply:
     """Settles by token, whichever link the messages went out on (docs/protocol/amqp.md#settle-by-token)."""
     if call.entity.requires_session(call.place.address) and call.get("session-id") is not None:
         call.held_session()
@@ -120,18 +120,18 @@ async def update_disposition(call: Call) -> Answer:
             released: Promise[None] = Promise()
             delivery.partition.release(delivery, now, released.reply, None)
             await released
-        return Answer()
+        return ManagementReply()
     decision = _decision(call, status)
     txn_id = call.txn_id
     if txn_id is not None:
         for delivery in deliveries:
             await call.endpoint.transactions.settle(txn_id, call.entity, delivery, decision)
-        return Answer()
+        return ManagementReply()
     await _settle_all(call, deliveries, decision)
-    return Answer()
+    return ManagementReply()
 
 
-def _decision(call: Call, status: str) -> Decision:
+def _decision(call: ManagementCall, status: str) -> Decision:
     outcome = _OUTCOMES.get(status)
     if outcome is None:
         raise ArgumentError(f"The disposition status '{status[:100]}' is not known.")
@@ -142,7 +142,7 @@ def _decision(call: Call, status: str) -> Decision:
     return Decision(outcome, properties, reason, description)
 
 
-async def _settle_all(call: Call, deliveries: list[Delivery], decision: Decision) -> None:
+async def _settle_all(call: ManagementCall, deliveries: list[Delivery], decision: Decision) -> None:
     now = call.namespace.bus.clock.now()
     promises: list[Promise[None]] = []
     for delivery in deliveries:
@@ -154,19 +154,19 @@ async def _settle_all(call: Call, deliveries: list[Delivery], decision: Decision
         count(call.stats(), decision.outcome)
 
 
-async def schedule(call: Call) -> Answer:
+async def schedule(call: ManagementCall) -> ManagementReply:
     messages = [_scheduled(item) for item in call.items("messages")]
     for message in messages:
         check_properties(message)
     txn_id = call.txn_id
     if txn_id is None:
-        numbers = await operations.schedule(call.namespace, call.entity, messages)
+        numbers = await entity_verbs.schedule(call.namespace, call.entity, messages)
     else:
         numbers = await call.endpoint.transactions.schedule(txn_id, call.shared, call.entity, messages)
     stats = call.stats()
     stats.incoming_messages += len(messages)
     stats.incoming_bytes += sum(message.size for message in messages)
-    return Answer({"sequence-numbers": AmqpArray(_LONG, list(numbers))})
+    return ManagementReply({"sequence-numbers": AmqpArray(_LONG, list(numbers))})
 
 
 def _scheduled(item: object) -> Message:
@@ -176,12 +176,12 @@ def _scheduled(item: object) -> Message:
     return client_message(encoded)
 
 
-async def cancel_scheduled(call: Call) -> Answer:
-    await operations.cancel_scheduled(call.namespace, call.entity, call.numbers("sequence-numbers"))
-    return Answer()
+async def cancel_scheduled(call: ManagementCall) -> ManagementReply:
+    await entity_verbs.cancel_scheduled(call.namespace, call.entity, call.numbers("sequence-numbers"))
+    return ManagementReply()
 
 
-async def batch_delete(call: Call) -> Answer:
+async def batch_delete(call: ManagementCall) -> ManagementReply:
     held = None
     if call.entity.requires_session(call.place.address) and call.names_session:
         held = call.held_session()
@@ -191,5 +191,5 @@ async def batch_delete(call: Call) -> Answer:
         raise ArgumentOutOfRange(f"The field 'message-count' must be between 1 and {most}.")
     before_ms = call.number("enqueued-time-utc", call.namespace.bus.clock.now().wall_ms)
     log_id = call.place.log_id()
-    deleted = await operations.delete_messages(call.namespace, call.entity, log_id, wanted, before_ms, held)
-    return Answer({"message-count": Int(deleted)}) if deleted else nothing()
+    deleted = await entity_verbs.delete_messages(call.namespace, call.entity, log_id, wanted, before_ms, held)
+    return ManagementReply({"message-count": Int(deleted)}) if deleted else nothing()

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Final
 from polybus.amqp.events import OutgoingDelivery
 from polybus.amqp.outgoing import OutgoingLink
 from polybus.errors import PolybusError
-from polybus.gateway.amqp.addresses import Place
+from polybus.gateway.amqp.addresses import LinkNode
 from polybus.gateway.amqp.selectors import in_force
 from polybus.gateway.amqp.settling import SettlingLink
 from polybus.limits import AMQP_UNSETTLED_DELIVERIES
 from polybus.message.rendering import render
-from polybus.namespace.delivery.source import Delivery, Source, give_back
+from polybus.namespace.delivery.source import Delivery, MessageSource, give_back
 from polybus.promise import Promise
 from polybus.rules.selectors import Selector
 
@@ -41,7 +41,7 @@ class ReceivingLink(SettlingLink):
 
     __slots__ = ("_drain_due", "_handed", "_held", "_in_flight", "credit", "deletes")
 
-    def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: Place) -> None:
+    def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: LinkNode) -> None:
         super().__init__(endpoint, link, place)
         self.credit = 0
         self.deletes = link.attach.snd_settle_mode == SETTLED_MODE
@@ -64,7 +64,7 @@ class ReceivingLink(SettlingLink):
             place.subscription.receivers += change
             place.subscription.accessed_ms = now_ms
 
-    def check_place(self, place: Place) -> None:
+    def check_place(self, place: LinkNode) -> None:
         place.entity.check_receivable(place.address)
 
     # Credit
@@ -224,9 +224,9 @@ class ReceiveLink(ReceivingLink):
 
     __slots__ = ("_source",)
 
-    def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: Place) -> None:
+    def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: LinkNode) -> None:
         super().__init__(endpoint, link, place)
-        self._source: Source = place.entity.source(place.address)
+        self._source: MessageSource = place.entity.source(place.address)
 
     def start(self, selected: bool = False) -> None:
         """`selected` tells that the client's selector is in force, here or where its messages come from."""
@@ -247,7 +247,7 @@ class SelectingLink(ReceiveLink):
 
     __slots__ = ("selector",)
 
-    def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: Place, sql: str) -> None:
+    def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: LinkNode, sql: str) -> None:
         super().__init__(endpoint, link, place)
         self.selector = Selector(sql)
 

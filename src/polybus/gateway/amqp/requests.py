@@ -13,13 +13,13 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from polybus.amqp.codec import encode_into
-from polybus.amqp.events import Delivery
+from polybus.amqp.events import IncomingDelivery
 from polybus.amqp.incoming import IncomingLink
 from polybus.amqp.outcomes import ACCEPTED, ACCEPTED_BYTES, TransactionalState
 from polybus.amqp.outgoing import OutgoingLink
 from polybus.amqp.terminus import Target
 from polybus.errors import ArgumentError, MessageTooLarge, NotImplementedByBus, PolybusError, QuotaExceeded
-from polybus.gateway.amqp.addresses import Place
+from polybus.gateway.amqp.addresses import LinkNode
 from polybus.gateway.amqp.errors import new_tracking_id, rejected
 from polybus.gateway.amqp.link_end import LinkEnd
 from polybus.gateway.sas import Rights
@@ -107,7 +107,7 @@ class RequestLink(LinkEnd):
 
     __slots__ = ("incoming", "key")
 
-    def __init__(self, endpoint: AmqpEndpoint, link: IncomingLink, place: Place | None, key: NodeKey) -> None:
+    def __init__(self, endpoint: AmqpEndpoint, link: IncomingLink, place: LinkNode | None, key: NodeKey) -> None:
         super().__init__(endpoint, link, place, ANY_RIGHT)
         self.incoming = link
         link.carries_requests = True
@@ -122,7 +122,7 @@ class RequestLink(LinkEnd):
         """Does what is asked, now or later."""
         raise NotImplementedError
 
-    def delivered(self, delivery: Delivery) -> None:
+    def delivered(self, delivery: IncomingDelivery) -> None:
         state = delivery.state
         try:
             if delivery.oversized:
@@ -164,7 +164,7 @@ class ReplyLink(LinkEnd):
 
     __slots__ = ("_counter", "_held", "_outgoing", "key", "target")
 
-    def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: Place | None, key: NodeKey) -> None:
+    def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: LinkNode | None, key: NodeKey) -> None:
         super().__init__(endpoint, link, place, ANY_RIGHT)
         target = link.attach.target
         self.target = target.address if isinstance(target, Target) else None

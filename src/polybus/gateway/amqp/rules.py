@@ -13,7 +13,7 @@ from uuid import UUID
 
 from polybus.amqp.types import Decimal32, Decimal64, Decimal128, Described, Int, Timestamp, ULong
 from polybus.errors import ArgumentError, ArgumentOutOfRange, InvalidOperation
-from polybus.gateway.amqp.call import Answer, Call, nothing
+from polybus.gateway.amqp.call import ManagementCall, ManagementReply, nothing
 from polybus.message.decimals import decimal_of
 from polybus.namespace.delivery.transaction_rules import RuleChange
 from polybus.namespace.entities.description import SubscriptionDescription
@@ -54,33 +54,33 @@ _WIRE_FIELDS: Final = {
 }
 
 
-async def add(call: Call) -> Answer:
+async def add(call: ManagementCall) -> ManagementReply:
     subscription = _subscription(call)
     rule = rule_from(call.text("rule-name"), call.get("rule-description"))
     management = call.namespace.management
     if call.txn_id is None:
         await management.create_rule(subscription.topic, subscription.name, rule)
-        return Answer()
+        return ManagementReply()
     validate_rule(rule)
     compile_rule(rule)
     change = RuleChange(subscription.name, rule.name, rule)
     call.endpoint.transactions.change_rule(call.txn_id, call.entity, change)
-    return Answer()
+    return ManagementReply()
 
 
-async def remove(call: Call) -> Answer:
+async def remove(call: ManagementCall) -> ManagementReply:
     subscription = _subscription(call)
     name = call.text("rule-name")
     management = call.namespace.management
     if call.txn_id is None:
         await management.delete_rule(subscription.topic, subscription.name, name)
-        return Answer()
+        return ManagementReply()
     change = RuleChange(subscription.name, name, None)
     call.endpoint.transactions.change_rule(call.txn_id, call.entity, change)
-    return Answer()
+    return ManagementReply()
 
 
-async def enumerate_rules(call: Call) -> Answer:
+async def enumerate_rules(call: ManagementCall) -> ManagementReply:
     subscription = call.entity.subscription(_subscription(call).name)
     skip, top = call.number("skip", 0), call.number("top", 100)
     if skip < 0 or top < 0:
@@ -89,10 +89,10 @@ async def enumerate_rules(call: Call) -> Answer:
     if not rules:
         return nothing()
     described: list[object] = [{"rule-description": described_rule(rule)} for rule in rules]
-    return Answer({"rules": described})
+    return ManagementReply({"rules": described})
 
 
-def _subscription(call: Call) -> SubscriptionDescription:
+def _subscription(call: ManagementCall) -> SubscriptionDescription:
     found = call.place.subscription
     if found is None or call.place.address.sub_queue is not None:
         raise InvalidOperation(f"'{call.place.path}' has no rules: only subscriptions have.")

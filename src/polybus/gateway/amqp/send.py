@@ -10,12 +10,12 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Final
 
-from polybus.amqp.events import Delivery
+from polybus.amqp.events import IncomingDelivery
 from polybus.amqp.incoming import IncomingLink
 from polybus.amqp.outcomes import ACCEPTED, ACCEPTED_BYTES, TransactionalState
 from polybus.amqp.types import Symbol
 from polybus.errors import MessageTooLarge, NotImplementedByBus, PolybusError, ServerBusy
-from polybus.gateway.amqp.addresses import Place
+from polybus.gateway.amqp.addresses import LinkNode
 from polybus.gateway.amqp.batch import BATCH_FORMAT, batch_messages
 from polybus.gateway.amqp.errors import new_tracking_id, rejected
 from polybus.gateway.amqp.link_end import LinkEnd
@@ -41,7 +41,7 @@ class _Sending:
 
     __slots__ = ("arrived_s", "bytes", "delivery_id", "messages", "stats")
 
-    def __init__(self, stats: EntityStats, delivery: Delivery, messages: int) -> None:
+    def __init__(self, stats: EntityStats, delivery: IncomingDelivery, messages: int) -> None:
         self.stats = stats
         self.delivery_id = -1 if delivery.settled else delivery.delivery_id
         self.messages = messages
@@ -54,7 +54,9 @@ class SendingLink(LinkEnd):
 
     __slots__ = ("_incoming", "namespace")
 
-    def __init__(self, endpoint: AmqpEndpoint, link: IncomingLink, place: Place | None, namespace: Namespace) -> None:
+    def __init__(
+        self, endpoint: AmqpEndpoint, link: IncomingLink, place: LinkNode | None, namespace: Namespace
+    ) -> None:
         super().__init__(endpoint, link, place, Rights.SEND)
         self._incoming = link
         self.namespace = namespace
@@ -65,14 +67,14 @@ class SendingLink(LinkEnd):
         self._incoming.grant(AMQP_SEND_CREDIT)
         self.endpoint.handle(events)
 
-    def send(self, delivery: Delivery, messages: list[Message]) -> None:
+    def send(self, delivery: IncomingDelivery, messages: list[Message]) -> None:
         """Sends them to where they are to go."""
         raise NotImplementedError
 
     def stats_of(self, entity: Entity) -> EntityStats:
         return self.endpoint.gateway.stats.entity(self.namespace.name, entity.name)
 
-    def delivered(self, delivery: Delivery) -> None:
+    def delivered(self, delivery: IncomingDelivery) -> None:
         try:
             messages = self._messages(delivery)
             for message in messages:
@@ -83,7 +85,7 @@ class SendingLink(LinkEnd):
         except Exception as error:
             self.refuse_delivery(delivery, error)
 
-    def _messages(self, delivery: Delivery) -> list[Message]:
+    def _messages(self, delivery: IncomingDelivery) -> list[Message]:
         if delivery.oversized:
             size = self.link.max_message_size
             where = "" if self.place is None else f" on '{self.place.path}'"
@@ -95,7 +97,12 @@ class SendingLink(LinkEnd):
         raise NotImplementedByBus(f"The message format 0x{delivery.message_format:x} is not supported.")
 
     def send_to(
-        self, target: Entity, stats: EntityStats, via: Entity | None, delivery: Delivery, messages: list[Message]
+        self,
+        target: Entity,
+        stats: EntityStats,
+        via: Entity | None,
+        delivery: IncomingDelivery,
+        messages: list[Message],
     ) -> None:
         sending = _Sending(stats, delivery, len(messages))
         if delivery.state is not None or via is not None:
@@ -120,7 +127,7 @@ class SendingLink(LinkEnd):
             self._refuse(context.delivery_id, context.stats, error)
         self.endpoint.ended(context.bytes)
 
-    def refuse_delivery(self, delivery: Delivery, error: Exception) -> None:
+    def refuse_delivery(self, delivery: IncomingDelivery, error: Exception) -> None:
         if isinstance(delivery.state, TransactionalState):
             self.endpoint.transactions.note_refused_send(delivery.state.txn_id)
         self._refuse(delivery.delivery_id, self._own_stats(), error)
@@ -140,7 +147,12 @@ class SendingLink(LinkEnd):
     # Transactions and send-via
 
     def _send_otherwise(
-        self, target: Entity, via: Entity | None, delivery: Delivery, messages: list[Message], sending: _Sending
+        self,
+        target: Entity,
+        via: Entity | None,
+        delivery: IncomingDelivery,
+        messages: list[Message],
+        sending: _Sending,
     ) -> None:
         state = delivery.state
         if isinstance(state, TransactionalState):
@@ -182,7 +194,9 @@ class SendLink(SendingLink):
 
     __slots__ = ("_destination", "_stats", "_target", "_via")
 
-    def __init__(self, endpoint: AmqpEndpoint, link: IncomingLink, place: Place, destination: Place | None) -> None:
+    def __init__(
+        self, endpoint: AmqpEndpoint, link: IncomingLink, place: LinkNode, destination: LinkNode | None
+    ) -> None:
         super().__init__(endpoint, link, place, place.namespace)
         self.note_entity(place.entity)
         self._destination = destination
@@ -196,14 +210,14 @@ class SendLink(SendingLink):
             properties[Symbol(TRANSFER_DESTINATION)] = self._destination.path
         self.accept(self.namespace.max_message_bytes(self._target), properties)
 
-    def check_place(self, place: Place) -> None:
+    def check_place(self, place: LinkNode) -> None:
         place.entity.check_sendable()
 
-    def places(self) -> list[Place]:
+    def places(self) -> list[LinkNode]:
         found = super().places()
         return found if self._destination is None else [*found, self._destination]
 
-    def send(self, delivery: Delivery, messages: list[Message]) -> None:
+    def send(self, delivery: IncomingDelivery, messages: list[Message]) -> None:
         self.send_to(self._target, self._stats, self._via, delivery, messages)
 
     def _own_stats(self) -> EntityStats | None:

@@ -15,7 +15,7 @@ from polybus.amqp.outgoing import OutgoingLink
 from polybus.amqp.terminus import Source
 from polybus.amqp.types import Symbol
 from polybus.errors import PolybusError, SessionLockLost
-from polybus.gateway.amqp.addresses import Place, SessionFilter
+from polybus.gateway.amqp.addresses import LinkNode, SessionFilter
 from polybus.gateway.amqp.receive import ReceivingLink
 from polybus.gateway.durations import ticks_from_ms
 from polybus.limits import SESSION_WAIT_MS
@@ -34,7 +34,7 @@ class SessionReceiveLink(ReceivingLink):
 
     __slots__ = ("_filter", "_held_session", "_sessions", "_waiting")
 
-    def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: Place, wanted: SessionFilter) -> None:
+    def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: LinkNode, wanted: SessionFilter) -> None:
         super().__init__(endpoint, link, place)
         self._filter = wanted
         self._sessions: SessionSource = place.entity.session_source(place.address)

@@ -24,7 +24,7 @@ from polybus.amqp.outgoing import OutgoingLink
 from polybus.amqp.types import AmqpArray, Described
 from polybus.clock import Now
 from polybus.errors import ArgumentError, InvalidOperation, PolybusError
-from polybus.gateway.amqp.addresses import Place
+from polybus.gateway.amqp.addresses import LinkNode
 from polybus.gateway.amqp.errors import new_tracking_id, rejected
 from polybus.gateway.amqp.link_end import LinkEnd
 from polybus.gateway.sas import Rights
@@ -121,7 +121,7 @@ class SettlingLink(LinkEnd):
 
     __slots__ = ("full", "outgoing", "stats")
 
-    def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: Place) -> None:
+    def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: LinkNode) -> None:
         super().__init__(endpoint, link, place, Rights.LISTEN)
         self.outgoing = link
         self.full = False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from polybus.amqp.outgoing import OutgoingLink
 from polybus.amqp.terminus import Source
 from polybus.amqp.types import Symbol, UInt, symbol_array
-from polybus.gateway.amqp.addresses import Place
+from polybus.gateway.amqp.addresses import LinkNode
 from polybus.gateway.amqp.link_end import LinkEnd
 from polybus.gateway.amqp.on_demand import ForLink
 from polybus.gateway.sas import Rights
@@ -27,7 +27,7 @@ class SubscriptionLink(LinkEnd):
 
     __slots__ = ()
 
-    def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: Place, owned: ForLink) -> None:
+    def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: LinkNode, owned: ForLink) -> None:
         super().__init__(endpoint, link, place, Rights.MANAGE)
         self.owned = owned
 

@@ -20,7 +20,7 @@ from polybus.namespace.namespace import Namespace
 from polybus.promise import Promise
 
 
-class _Open:
+class _OpenTransaction:
     __slots__ = ("owner", "send_refused", "transaction")
 
     def __init__(self, owner: LinkEnd, transaction: Transaction) -> None:
@@ -38,7 +38,7 @@ class ClientTransactions:
         self._namespace = namespace
         self._reads_refusals = reads_refusals
         """Whether the client looks at the answers to its sends; see docs/decisions/0007."""
-        self._open: dict[bytes, _Open] = {}
+        self._open: dict[bytes, _OpenTransaction] = {}
 
     def declare(self, owner: LinkEnd) -> Transaction:
         if len(self._open) >= AMQP_TRANSACTIONS_PER_CONNECTION:
@@ -46,10 +46,10 @@ class ClientTransactions:
         if len(self._open) >= AMQP_TRANSACTIONS_PER_CONNECTION:
             raise QuotaExceeded(f"A connection may have {AMQP_TRANSACTIONS_PER_CONNECTION} open transactions.")
         transaction = self._namespace.transactions.declare()
-        self._open[transaction.id] = _Open(owner, transaction)
+        self._open[transaction.id] = _OpenTransaction(owner, transaction)
         return transaction
 
-    def _find(self, txn_id: bytes) -> _Open:
+    def _find(self, txn_id: bytes) -> _OpenTransaction:
         found = self._open.get(txn_id)
         if found is None or found.transaction.done:
             raise TransactionUnknown("The transaction is unknown: it was completed, rolled back or timed out.")

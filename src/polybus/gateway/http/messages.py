@@ -48,7 +48,7 @@ from polybus.gateway.stats import EntityStats
 from polybus.message.columns import body_of, properties_of
 from polybus.message.message import MESSAGE_ID, Message, identifier_text
 from polybus.message.outcome import ABANDON, RETRY_PROPERTY
-from polybus.namespace.delivery import operations
+from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.delivery.source import Delivery
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.entities.names import Address, HttpTarget, TargetKind, fold
@@ -241,7 +241,7 @@ async def _unlock(request: MessageCall) -> Response:
 
 
 async def _renew(request: MessageCall) -> Response:
-    until_ms = await from_promise(operations.renew_lock(await _delivery(request)))
+    until_ms = await from_promise(entity_verbs.renew_lock(await _delivery(request)))
     text = f'{{"LockedUntilUtc":"{http_date(until_ms)}"}}'
     return _answer(200, [("Content-Type", ENTRY_TYPE), (BROKER_PROPERTIES, text)])
 
@@ -272,7 +272,7 @@ async def _browse(request: MessageCall) -> Response:
     if not text.isascii() or not text.isdigit() or int(text) >= 1 << 63:
         raise ArgumentError("PreviousSequenceNumber must be a sequence number.")
     first = int(text) + 1
-    peeked = await run(operations.peek(request.namespace, place.entity, place.log_id, first, 1))
+    peeked = await run(entity_verbs.peek(request.namespace, place.entity, place.log_id, first, 1))
     if not peeked:
         return Response(status_code=204)
     message, marks = peeked[0].message, peeked[0].marks

@@ -15,7 +15,7 @@ from polybus.asyncio_bridge import from_promise
 from polybus.errors import EntityDeleted, EntityNotFound, InvalidOperation, PolybusError, ServerBusy, ShuttingDown
 from polybus.gateway.gateway import Gateway
 from polybus.gateway.http.request import Disconnected, HttpCall
-from polybus.namespace.delivery.operations import require_one
+from polybus.namespace.delivery.entity_verbs import require_one
 from polybus.namespace.delivery.source import Delivery, give_back
 from polybus.namespace.entities.entity import Entity, Subscription
 from polybus.namespace.entities.names import Address

@@ -13,7 +13,7 @@ from polybus.errors import BusError, EntityNotFound, PartitionUnavailable, Quota
 from polybus.hosting.partition_client import PartitionClient
 from polybus.limits import FORWARD_BATCH, FORWARD_RETRIES, FORWARD_RETRY_MS, STANDARD_MESSAGE_BYTES
 from polybus.namespace.entities.entity import Entity
-from polybus.partition.data import Transfer
+from polybus.partition.data import OutboxMessage
 from polybus.promise import Loop, Promise, pause, spawn
 
 FORWARD_BYTES = 4 * STANDARD_MESSAGE_BYTES
@@ -127,7 +127,7 @@ class Forwarder:
         return True
 
 
-async def _removed(source: PartitionClient, destination: tuple[int, int], moving: list[Transfer]) -> None:
+async def _removed(source: PartitionClient, destination: tuple[int, int], moving: list[OutboxMessage]) -> None:
     try:
         await source.remove_outgoing(destination, moving)
     except QuotaExceeded as error:  # the destination has them: giving up now would double them

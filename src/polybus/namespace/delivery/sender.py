@@ -3,7 +3,7 @@
 A send that no store has seen is simply sent elsewhere. One whose commit failed is in doubt: the partition that
 takes it over writes, in the same batch, a mark that names what the failed one may hold, and before that one
 serves again its doubtful rows are removed (see `recovery`). So a send in doubt is neither lost nor doubled. Stores that
-hang one after the other can take longer than a sender may wait: in time he hears that nobody knows.
+hang one after the other can take longer than a sender may wait: by its deadline it is answered as in doubt.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from polybus.hosting.partition_client import Delivery, LogListener, PartitionCli
 from polybus.promise import Promise
 from polybus.rules.selectors import Selector
 
-__all__ = ["Delivery", "Receiver", "SelectingReceiver", "Source", "deliver_removed", "give_back"]
+__all__ = ["Delivery", "MessageSource", "Receiver", "SelectingReceiver", "deliver_removed", "give_back"]
 
 
 class Receiver(Protocol):
@@ -38,7 +38,7 @@ class SelectingReceiver(Receiver, Protocol):
     selector: Selector
 
 
-class Source(LogListener):
+class MessageSource(LogListener):
     def __init__(self, name: str, log_id: int, partitions: list[PartitionClient]) -> None:
         self.name = name
         self.log_id = log_id

@@ -8,7 +8,7 @@ from polybus.clock import Clock
 from polybus.errors import ArgumentError, EntityDisabled, EntityNotFound, InvalidOperation, PartitionUnavailable
 from polybus.hosting.partition_client import PartitionClient
 from polybus.namespace.delivery.session_source import SessionSource
-from polybus.namespace.delivery.source import Source
+from polybus.namespace.delivery.source import MessageSource
 from polybus.namespace.entities.description import (
     EntityAvailability,
     EntityDescription,
@@ -139,7 +139,7 @@ class Entity:
         self._loop = loop
         self.watchers: dict[object, Callable[[], None]] = {}
         """Called when the entity is changed or deleted: links look whether they may go on."""
-        self._sources: dict[int, Source] = {}
+        self._sources: dict[int, MessageSource] = {}
         self._session_sources: dict[int, SessionSource] = {}
 
     def describe(self, description: EntityDescription) -> None:
@@ -247,11 +247,11 @@ class Entity:
             # As if its partitions were away: whoever forwards to it waits instead of giving up.
             raise PartitionUnavailable(f"The request was terminated because '{self.name}' is being throttled.")
 
-    def source(self, address: Address) -> Source:
+    def source(self, address: Address) -> MessageSource:
         log_id = self.log_id(address)
         source = self._sources.get(log_id)
         if source is None:
-            source = Source(address.path, log_id, self.partitions)
+            source = MessageSource(address.path, log_id, self.partitions)
             self._sources[log_id] = source
         return source
 

@@ -1,4 +1,4 @@
-"""The cursors of all logs: kept in the catalogue, and felt by the logs as floors.
+"""The cursors of all logs: kept in the catalogue; each holds the retention floors of its logs down.
 
 The lowest cursor of a log is its floor in each partition: what is settled above it is kept. A floor is there before
 the partition serves, also after a restart; when it rises, what lies below is removed in small steps. A cursor that
@@ -167,7 +167,7 @@ class Cursors:
 
         return await self._change(entity, cursor, let_go)
 
-    async def _change(self, entity: Entity, cursor: Cursor, change: Change) -> Cursor:
+    async def _change(self, entity: Entity, cursor: Cursor, change: CursorChange) -> Cursor:
         async def work() -> Cursor:
             current = self.find(entity, cursor.log_id, cursor.name)
             changed = await change(current)
@@ -271,7 +271,7 @@ class Cursors:
         )
 
 
-class Change(Protocol):
+class CursorChange(Protocol):
     async def __call__(self, current: Cursor) -> Cursor: ...
 
 

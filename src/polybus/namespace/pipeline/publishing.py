@@ -244,9 +244,9 @@ class Publishing:
             if count:
                 self._published[stage.stage_id] = count
         publication.visible.resolve(None)
-        await self._strike_off(publication)
+        await self._remove_intent(publication)
 
-    async def _strike_off(self, publication: Publication) -> None:
+    async def _remove_intent(self, publication: Publication) -> None:
         """Where the catalogue cannot be written now the record stays: to follow it again moves nothing."""
         try:
             await self._bus.catalogue.write(Changes().delete(publication.key))
@@ -266,7 +266,7 @@ class Publishing:
         """Throws away stages that nobody has published for a day, and strikes off what is done."""
         for publication in list(self._open.values()):
             if not publication.left:
-                spawn(self._strike_off(publication)).then(self._heard)
+                spawn(self._remove_intent(publication)).then(self._heard)
         oldest_ms = self._bus.clock.now().wall_ms - STAGE_MS
         for entity in list(self._bus.entities.values()):
             for partition in entity.partitions:

@@ -15,7 +15,7 @@ from polybus.message.message import Message
 from polybus.message.overlay import overlay_from_bytes
 from polybus.message.rendering import STATE_ACTIVE, Marks
 from polybus.namespace.entities.entity import Entity
-from polybus.partition.data import Event, LogRange, Records
+from polybus.partition.data import LogEvent, LogRange, Records
 from polybus.partition.kinds import DEAD_LETTER, KINDS, MAIN, TRANSFER_DEAD_LETTER
 from polybus.partition.records import Stored
 
@@ -170,6 +170,6 @@ def log_path(entity: Entity, log_id: int) -> str:
     return owner + _SUFFIXES[kind]
 
 
-async def read_events(partition: PartitionClient, log_id: int, first: int, limit: int) -> list[Event]:
+async def read_events(partition: PartitionClient, log_id: int, first: int, limit: int) -> list[LogEvent]:
     """What happened to messages of a log, from an event's number on."""
     return await partition.read_events(log_id, first, limit)

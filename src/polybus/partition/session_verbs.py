@@ -174,7 +174,7 @@ def _lock(broker: Broker, session: Session, entry: Entry, now: Now) -> None:
     session.outstanding[entry.sequence] = entry
 
 
-def holding(log: Log, session_id: str, now: Now, holder: object | None = None) -> Session:
+def require_held(log: Log, session_id: str, now: Now, holder: object | None = None) -> Session:
     """The session, held and not run out; SessionLockLost otherwise."""
     session = book(log).held.get(session_id)
     if session is None or session.until_ms <= now.mono_ms or (holder is not None and session.holder is not holder):
