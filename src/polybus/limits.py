@@ -417,6 +417,8 @@ DOUBT_MS = 2_500
 # --- cli: commands that are clients ---
 CLI_CONNECT_SECONDS = 10
 """A person waits at the terminal; whatever has not answered by then is down."""
+CLI_LOOK_SECONDS = 2
+"""For a look at whether the key is right, before the SDK is asked; without an answer it is asked anyway."""
 CLI_SECONDS = 60
 """For one HTTP answer of a bus that is busy."""
 CLI_STREAM_SECONDS = 600

@@ -9,8 +9,8 @@ from typing import IO, TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from polybus.cli.client import Authority, Client, Connection, Insecure
-from polybus.cli.endpoint import EMULATOR, Endpoint
+from polybus.cli.client import Authority, Client, Connection, Context, Insecure
+from polybus.cli.contexts import chosen_endpoint
 from polybus.cli.options import AsJson, CatalogueUrl, StoreUrls
 from polybus.cli.output import REFUSED, UNREACHABLE, CommandFailure, CommandOutput, one_line_errors
 from polybus.errors import ConfigError
@@ -27,7 +27,8 @@ def backup(
     ] = None,
     store: StoreUrls = None,
     catalogue: CatalogueUrl = None,
-    connection: Connection = EMULATOR,
+    connection: Connection = None,
+    context: Context = None,
     ca: Authority = None,
     insecure: Insecure = False,
     as_json: AsJson = False,
@@ -40,7 +41,7 @@ def backup(
         if data is None:
             if store or catalogue:
                 raise ConfigError("a bus that runs knows its stores; --store and --catalogue go with a folder")
-            _copy_running(Client(Endpoint(connection, ca, insecure), out), to)
+            _copy_running(Client(chosen_endpoint(connection, ca, insecure, context), out), to)
         else:
             _copy_stopped(data, to, store, catalogue, out)
 

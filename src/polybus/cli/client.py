@@ -13,24 +13,31 @@ from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
-from polybus.cli.endpoint import EMULATOR, Endpoint
+from polybus.cli.contexts import chosen_endpoint
+from polybus.cli.endpoint import Endpoint
+from polybus.cli.explaining import WRONG_KEY, explained
 from polybus.cli.options import AsJson
 from polybus.cli.output import REFUSED, UNREACHABLE, CommandFailure, CommandOutput, one_line_errors
 from polybus.cli.sdk_errors import sdk_failure
-from polybus.limits import CLI_CONNECT_SECONDS, CLI_RETRIES, CLI_SECONDS, CLI_STREAM_SECONDS
+from polybus.limits import CLI_CONNECT_SECONDS, CLI_LOOK_SECONDS, CLI_RETRIES, CLI_SECONDS, CLI_STREAM_SECONDS
 
 Connection = Annotated[
-    str,
+    str | None,
     typer.Option("--connection", envvar="POLYBUS_CONNECTION", show_default="the emulator's, on localhost:5672"),
 ]
+Context = Annotated[str | None, typer.Option("--context", envvar="POLYBUS_CONTEXT", help="A saved connection.")]
 Authority = Annotated[
     Path | None,
     typer.Option("--ca", envvar="POLYBUS_CA", help="Certificate authority to trust (PEM); asks for TLS."),
 ]
 Insecure = Annotated[bool, typer.Option("--insecure", help="TLS with any certificate.")]
+Verbose = Annotated[
+    bool, typer.Option("--verbose", help="With what the bus said to a failure, tracking ids included.")
+]
 
 
 class Client:
@@ -81,6 +88,26 @@ class Client:
                 options["transport_type"] = TransportType.Amqp
         made = ServiceBusClient.from_connection_string(self.endpoint.connection, **options)
         return self._open.enter_context(made)
+
+    def sender(self, entity: str) -> Any:
+        """The SDK's sender. A topic is sent to like a queue: only its address counts."""
+        self.check_key(entity)
+        return self.messaging.get_queue_sender(entity)
+
+    def check_key(self, entity: str) -> None:
+        """Over AMQP the SDK tells a wrong key late and without saying so; the management API tells it at once."""
+        import httpx
+
+        verify = self.endpoint.ssl_context() if self.endpoint.tls else False
+        headers = {"Authorization": self.endpoint.token_for(entity)}
+        try:
+            with httpx.Client(verify=verify, timeout=CLI_LOOK_SECONDS, trust_env=False) as http:
+                address = f"{self.endpoint.http_url}/{quote(entity)}"
+                answer = http.get(address, params={"api-version": "2021-05"}, headers=headers)
+        except httpx.HTTPError:
+            return  # AMQP alone may be spoken here, and whatever else is wrong the SDK will tell
+        if answer.status_code == 401 and WRONG_KEY in answer.text:
+            raise CommandFailure(WRONG_KEY, REFUSED)
 
     def get_json(self, path: str, **query: str) -> Any:
         """What the bus answers to a GET, as JSON."""
@@ -143,10 +170,12 @@ def _refusal(answer: Any) -> str:
 
 
 _COMMON = (
-    inspect.Parameter("connection", inspect.Parameter.KEYWORD_ONLY, default=EMULATOR, annotation=Connection),
+    inspect.Parameter("connection", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Connection),
+    inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Context),
     inspect.Parameter("ca", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Authority),
     inspect.Parameter("insecure", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Insecure),
     inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=AsJson),
+    inspect.Parameter("verbose", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Verbose),
 )
 
 
@@ -164,12 +193,16 @@ def client_command(
     @functools.wraps(function)
     def command(**given: Any) -> None:
         with one_line_errors():
-            endpoint = Endpoint(given.pop("connection"), given.pop("ca"), given.pop("insecure"))
+            words = (given.pop(name) for name in ("connection", "ca", "insecure", "context"))
+            endpoint, verbose = chosen_endpoint(*words), given.pop("verbose")
             try:
                 with Client(endpoint, CommandOutput(given.pop("as_json"))) as client:
                     function(client, **given)
             except Exception as error:
-                raise sdk_failure(error, endpoint.authority) or error from None
+                failure = error if isinstance(error, CommandFailure) else sdk_failure(error, endpoint.authority)
+                if failure is None:
+                    raise
+                raise explained(failure, endpoint, verbose) from None
 
     shown = [*parameters, *_COMMON]
     command.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]

@@ -67,6 +67,19 @@ def _bus() -> Iterator[tuple[Any, Client]]:
             raise CommandFailure(str(error), REFUSED) from error
 
 
+def _last_line(result: dict[str, Any]) -> str:
+    """The verdict on all that was shown, the sends during the outage included: the exit code in words."""
+    outage = result["store lost"]
+    refused = outage["sends without a key"] - outage["of these accepted"]
+    wrong = outage["keys with a wrong answer"]
+    if result["ok"]:
+        return "Everything held: no message was lost or doubled, and only keyed sends to the lost store were refused."
+    told = [] if result["verdict"]["clean"] else ["the verifier has findings"]
+    told += [f"{refused} sends without a key were refused"] if refused else []
+    told += [f"{len(wrong)} keys got a wrong answer ({', '.join(wrong)})"] if wrong else []
+    return f"THE DEMO FAILED: {'; '.join(told)}."
+
+
 class Demo:
     """The steps, and what came of them."""
 
@@ -206,6 +219,7 @@ class Demo:
         if self._out.as_json:
             self._out.json(self.result)
         self.tell(f"\nThe verifier says: {verdict.summary()}")
+        self.tell(_last_line(self.result))
         return bool(self.result["ok"])
 
     # Tools

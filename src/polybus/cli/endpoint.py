@@ -31,6 +31,11 @@ class Endpoint:
             raise ConfigError(f"{ca}: there is no such file")
 
     @property
+    def key_name(self) -> str:
+        """Of the key, or what the connection string has in its place."""
+        return self._given.key_name or "of the signature"
+
+    @property
     def http_url(self) -> str:
         return f"{'https' if self.tls else 'http'}://{self.authority}"
 
@@ -54,3 +59,7 @@ class Endpoint:
     def token(self) -> str:
         """A token for the whole namespace, as HTTP's Authorization header carries it."""
         return self._given.token()
+
+    def token_for(self, entity: str) -> str:
+        """A token for one entity, which that entity's own keys can sign, too."""
+        return self._given.token_for(entity)

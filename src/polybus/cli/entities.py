@@ -9,8 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from polybus.cli.client import Client, client_command
+from polybus.cli.confirming import Yes, confirm
 from polybus.cli.entity_options import given_values, option_parameters
-from polybus.cli.output import plain
+from polybus.cli.output import plain, size
 from polybus.namespace.entities.description import (
     AuthorizationRule,
     Description,
@@ -67,6 +68,7 @@ def entity_commands(kind: EntityKind) -> typer.Typer:
     keys = [inspect.Parameter("key", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Keys)]
     keys = keys if kind.has_keys else []
     names, parents = kind.names(), kind.names()[:-1]
+    yes = [inspect.Parameter("yes", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Yes)]
     created = [*names, *option_parameters(kind.description, fixed=True), *keys]
     updated = [*names, *option_parameters(kind.description, fixed=False), *keys]
     for verb, parameters, work, text in (
@@ -74,7 +76,7 @@ def entity_commands(kind: EntityKind) -> typer.Typer:
         ("list", parents, _list, f"Lists the {kind.noun}s with their counts."),
         ("show", names, _show, f"Shows a {kind.noun}'s properties and counts."),
         ("update", updated, _update, f"Changes the given properties of a {kind.noun}, and no others."),
-        ("delete", names, _delete, f"Deletes a {kind.noun} with everything in it."),
+        ("delete", [*names, *yes], _delete, f"Deletes a {kind.noun} with everything in it."),
     ):
         app.command(verb, help=text)(client_command(_bound(work, kind), parameters))
     return app
@@ -129,8 +131,19 @@ def _sdk_rule(rule: AuthorizationRule) -> Any:
 
 def _delete(kind: EntityKind, client: Client, given: dict[str, Any]) -> None:
     path = kind.path(given)
+    if not given["yes"]:
+        held = _held(kind.call(client, "get", "_runtime_properties")(*path))
+        confirm(f"delete {kind.noun} {'/'.join(path)} with {held}", given["yes"])
     kind.call(client, "delete")(*path)
     client.out.result({"deleted": "/".join(path)}, f"deleted {kind.noun} {'/'.join(path)}")
+
+
+def _held(runtime: Any) -> str:
+    """What goes with an entity."""
+    total = getattr(runtime, "total_message_count", None)
+    if total is None:
+        return f"{runtime.subscription_count:,} subscriptions and all their messages"
+    return f"{total:,} message{'s' if total != 1 else ''}"
 
 
 def _show(kind: EntityKind, client: Client, given: dict[str, Any]) -> None:
@@ -159,11 +172,31 @@ def _list(kind: EntityKind, client: Client, given: dict[str, Any]) -> None:
     if client.out.as_json:
         client.out.json(found)
         return
-    shown_counts = [name for name in _COUNTS if any(name in each for each in found)]
-    extra = [name for name in ("subscription_count", "size_in_bytes") if any(name in each for each in found)]
-    columns = ("name", "status", *(f"#{name.replace('_', ' ')}" for name in (*shown_counts, *extra)))
-    rows = [[each["name"], each["status"], *(each.get(name) for name in (*shown_counts, *extra))] for each in found]
-    client.out.table("", columns, rows)
+    counts = [name for name in _COUNTS if any(name in each for each in found)]
+    seldom = ("transfer", "transfer_dead_letter")
+    counts = [name for name in counts if name not in seldom or any(each.get(name) for each in found)]
+    extra = ["subscription_count"] if any("subscription_count" in each for each in found) else []
+    heads = [f"#{_HEADS.get(name, name)}" for name in (*counts, *extra)]
+    sized = any("size_in_bytes" in each for each in found)
+    rows = [
+        [
+            each["name"],
+            each["status"],
+            *(each.get(name) for name in (*counts, *extra)),
+            *([size(each.get("size_in_bytes"))] if sized else []),
+        ]
+        for each in found
+    ]
+    where = f" {parents[0]}" if parents else ""
+    nothing = f"no {kind.noun}s{' of' if where else ''}{where}; polybus {kind.noun} create{where} NAME makes one"
+    client.out.table("", ("~name", "status", *heads, *(["#size"] if sized else [])), rows, nothing)
+
+
+_HEADS = {
+    "dead_letter": "dead",
+    "transfer_dead_letter": "transfer dead",
+    "subscription_count": "subscriptions",
+}
 
 
 def shown(properties: Any) -> dict[str, Any]:

@@ -53,3 +53,10 @@ def version(as_json: AsJson = False) -> None:
     CommandOutput(as_json).result(
         data, f"polybus {polybus.__version__} ({polybus.BUILD} build, Python {data['python']})"
     )
+
+
+def print_version(wanted: bool) -> None:
+    """`polybus --version`: what `polybus version` says."""
+    if wanted:
+        version()
+        raise typer.Exit

@@ -8,15 +8,17 @@ from urllib.parse import quote
 import typer
 
 from polybus.cli.client import Client
+from polybus.cli.completing import entity_argument
+from polybus.cli.output import size
 from polybus.namespace.entities.names import Address, parse_address
 
-_BAR = 24
+_BAR = 12
 _SLIVERS = ("", "▏", "▎", "▍", "▌", "▋", "▊", "▉")
 
 
 def partitions(
     client: Client,
-    entity: Annotated[str, typer.Argument(help="A queue or a topic.", show_default=False)],
+    entity: Annotated[str, entity_argument("A queue or a topic.")],
     subscription: Annotated[str | None, typer.Option(help="Count only this subscription of the topic.")] = None,
 ) -> None:
     """Shows an entity's partitions: the store of each, its messages, its health, and how even the spread is."""
@@ -26,17 +28,7 @@ def partitions(
         return
     most = max((each["counts"]["total"] for each in data["partitions"]), default=0)
     rows = [_partition_row(each, most) for each in data["partitions"]]
-    columns = (
-        "#partition",
-        "store",
-        "health",
-        "#active",
-        "#dead letters",
-        "#scheduled",
-        "#total",
-        "#bytes",
-        "spread",
-    )
+    columns = ("#partition", "~store", "~health", "#active", "#dead", "#scheduled", "#total", "#size", "~spread")
     client.out.table(f"{data['name']}: {data['kind']}, {data['availability'].lower()}", columns, rows)
 
 
@@ -49,13 +41,13 @@ def _partition_row(partition: dict[str, Any], most: int) -> tuple[object, ...]:
     health = "ok" if partition["available"] else partition["problem"] or "unavailable"
     return (
         partition["index"],
-        partition["store"],
+        partition["store"].rsplit("/", 1)[-1],
         health,
         counts["active"],
         counts["dead_letter"],
         counts["scheduled"],
         counts["total"],
-        counts["size_bytes"],
+        size(counts["size_bytes"]),
         bar(counts["total"], most),
     )
 
@@ -79,13 +71,11 @@ def stores(client: Client) -> None:
             each["url"],
             each["state"] + (", full" if each["full"] else "") + (", unsafe" if each["unsafe"] else ""),
             each["partitions"],
-            each["free_bytes"],
+            size(each["free_bytes"]),
             each["commits"],
             each["commit_failures"],
             each["last_error"],
         )
         for each in data["stores"]
     ]
-    client.out.table(
-        "", ("store", "state", "#partitions", "#free bytes", "#commits", "#failures", "last error"), rows
-    )
+    client.out.table("", ("~store", "state", "#partitions", "#free", "#commits", "#failures", "~last error"), rows)

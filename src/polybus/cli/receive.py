@@ -8,14 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from polybus.cli.client import Client
-from polybus.cli.messages import address_of, show_message
-from polybus.cli.output import plain
+from polybus.cli.completing import entity_argument
+from polybus.cli.messages import address_of, body_of, show_message
+from polybus.cli.output import CommandOutput
 from polybus.cli.values import duration
 from polybus.errors import ConfigError
 from polybus.limits import CLI_PAGE
 from polybus.namespace.entities.names import Address
 
-Entity = Annotated[str, typer.Argument(help="A queue, or TOPIC/Subscriptions/NAME.", show_default=False)]
+Entity = Annotated[str, entity_argument("A queue, or TOPIC/Subscriptions/NAME.")]
 Subscription = Annotated[str | None, typer.Option(help="A subscription of the topic ENTITY.")]
 Session = Annotated[str | None, typer.Option(help="Only messages of this session.")]
 NextSession = Annotated[bool, typer.Option("--next-session", help="Of the next session that is free.")]
@@ -53,14 +54,14 @@ def receive(
     """Receives messages, shows them and settles them. Ends when there are none for a while."""
     address = address_of(entity, subscription, dead_letter, transfer_dead_letter)
     seconds = duration(wait).total_seconds()
-    with _receiver(client, address, session, next_session, seconds, delete) as receiver:
+    with receiver_of(client, address, session, next_session, seconds, delete) as receiver:
         received = 0
         while received < count:
             messages = _next(receiver, number, min(count - received, CLI_PAGE), seconds)
             for message in messages:
                 show_message(client.out, message, body_only)
                 if not delete:
-                    _settle(receiver, message, settle, reason)
+                    settle_message(receiver, message, settle, reason)
             received += len(messages)
             if not messages or number:
                 break
@@ -74,7 +75,7 @@ def _next(receiver: Any, numbers: list[int] | None, count: int, seconds: float) 
     return list(receiver.receive_messages(max_message_count=count, max_wait_time=seconds))
 
 
-def _settle(receiver: Any, message: Any, settle: Settle, reason: str | None) -> None:
+def settle_message(receiver: Any, message: Any, settle: Settle, reason: str | None) -> None:
     if settle is Settle.COMPLETE:
         receiver.complete_message(message)
     elif settle is Settle.ABANDON:
@@ -85,7 +86,7 @@ def _settle(receiver: Any, message: Any, settle: Settle, reason: str | None) -> 
         receiver.dead_letter_message(message, reason=reason)
 
 
-def _receiver(
+def receiver_of(
     client: Client, address: Address, session: str | None, next_session: bool, seconds: float, delete: bool
 ) -> Any:
     from azure.servicebus import NEXT_AVAILABLE_SESSION, ServiceBusReceiveMode, ServiceBusSubQueue
@@ -99,6 +100,7 @@ def _receiver(
     if address.sub_queue is not None:
         dead = address.sub_queue == "dead-letter"
         options["sub_queue"] = ServiceBusSubQueue.DEAD_LETTER if dead else ServiceBusSubQueue.TRANSFER_DEAD_LETTER
+    client.check_key(address.entity)
     if address.subscription is not None:
         return client.messaging.get_subscription_receiver(address.entity, address.subscription, **options)
     return client.messaging.get_queue_receiver(address.entity, **options)
@@ -120,35 +122,44 @@ def peek(
     address = address_of(entity, subscription, dead_letter, transfer_dead_letter)
     shown = 0
     rows = []
-    with _receiver(client, address, session, next_session, 5, delete=False) as receiver:
+    with receiver_of(client, address, session, next_session, 5, delete=False) as receiver:
         while shown < count:
             messages = receiver.peek_messages(min(count - shown, CLI_PAGE), sequence_number=start)
             for message in messages:
                 if client.out.as_json or body_only:
                     show_message(client.out, message, body_only)
-                rows.append(_row(message))
+                rows.append(message_row(message))
             if not messages:
                 break
             shown += len(messages)
             start = messages[-1].sequence_number + 1
     if not client.out.as_json and not body_only:
-        client.out.table(
-            "", ("#number", "state", "enqueued", "id", "session", "subject", "#deliveries", "body"), rows
-        )
+        show_table(client.out, rows, f"nothing in {address.path}")
 
 
-def _row(message: Any) -> tuple[object, ...]:
-    from polybus.cli.messages import body_of
+_OPTIONAL = ("session", "subject", "reason")
+_TABLE = ("#number", "state", "enqueued", "~id", "~session", "~subject", "~reason", "#tries", "~body")
 
+
+def show_table(out: CommandOutput, rows: list[dict[str, object]], nothing: str, due: bool = False) -> None:
+    """Messages as a table, without the columns in which nothing stands. With `due` their time is to come."""
+    empty = {name for name in _OPTIONAL if not any(row[name] for row in rows)}
+    names = [name for name in _TABLE if name.lstrip("#~") not in empty]
+    columns = ["due" if due and name == "enqueued" else name for name in names]
+    out.table("", columns, [[row[name.lstrip("#~")] for name in names] for row in rows], nothing)
+
+
+def message_row(message: Any) -> dict[str, object]:
     body = body_of(message)
     text = body[:80].decode("utf-8", "replace").replace("\n", "⏎")
-    return (
-        str(message.sequence_number),
-        message.state.name.lower(),
-        plain(message.enqueued_time_utc),
-        message.message_id,
-        message.session_id,
-        message.subject,
-        message.delivery_count,
-        text + ("…" if len(body) > 80 else ""),
-    )
+    return {
+        "number": str(message.sequence_number),
+        "state": message.state.name.lower(),
+        "enqueued": message.enqueued_time_utc,
+        "id": message.message_id,
+        "session": message.session_id,
+        "subject": message.subject,
+        "reason": message.dead_letter_reason,
+        "tries": message.delivery_count,
+        "body": text + ("…" if len(body) > 80 else ""),
+    }

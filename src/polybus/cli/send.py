@@ -9,6 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from polybus.cli.client import Client
+from polybus.cli.completing import entity_argument
+from polybus.cli.output import when
+from polybus.cli.progress import Progress
 from polybus.cli.values import duration, moment, properties
 from polybus.errors import ConfigError
 
@@ -27,7 +30,7 @@ _FIELDS = (
 
 def send(
     client: Client,
-    entity: Annotated[str, typer.Argument(help="A queue or a topic.", show_default=False)],
+    entity: Annotated[str, entity_argument("A queue or a topic.")],
     body: Annotated[
         str | None, typer.Argument(help="The body; without it, standard input.", show_default=False)
     ] = None,
@@ -62,7 +65,8 @@ def send(
     text = f"sent {len(bodies)} message{'s' if len(bodies) != 1 else ''} to {entity}"
     if due is not None:
         data["sequence_numbers"] = numbers
-        text = f"scheduled {len(bodies)} for {due.isoformat()}: {' '.join(map(str, numbers))}"
+        listed = " ".join(map(str, numbers))
+        text = f"scheduled {len(bodies)} for {when(due)}: {listed}\npolybus scheduled cancel {entity} {listed}"
     client.out.result(data, text)
 
 
@@ -93,9 +97,9 @@ def _message(fields: dict[str, Any], body: bytes, suffix: str) -> Any:
 
 def _send(client: Client, entity: str, messages: list[Any], due: Any, batch: int) -> list[int]:
     numbers: list[int] = []
-    # A topic is sent to like a queue: only its address counts.
-    with client.messaging.get_queue_sender(entity) as sender:
+    with client.sender(entity) as sender, Progress("sent", len(messages)) as progress:
         for start in range(0, len(messages), batch):
+            progress.at(start)
             some = messages[start : start + batch]
             if due is not None:
                 numbers += sender.schedule_messages(some, due)

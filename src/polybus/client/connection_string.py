@@ -49,6 +49,7 @@ class ConnectionString:
         self.port = address.port
         """None where the string names none."""
         self.entity_path = self._fields.get("entitypath")
+        self.key_name = self._fields.get("sharedaccesskeyname")
         self.is_emulator = self._fields.get("usedevelopmentemulator", "").lower() == "true"
         self._made: tuple[str, float] | None = None
 
@@ -82,6 +83,17 @@ class ConnectionString:
         now = time.time()
         if self._made is None or self._made[1] - now < RENEW_BEFORE_SECONDS:
             expires = int(now) + TOKEN_SECONDS
-            name, key = self._fields["sharedaccesskeyname"], self._fields["sharedaccesskey"]
-            self._made = (make_token(f"sb://{self.authority}/", name, key, expires), expires)
+            self._made = (self._signed("", expires), expires)
         return self._made[0]
+
+    def token_for(self, entity: str) -> str:
+        """A token for one entity, whose own keys sign for nothing else."""
+        given = self._fields.get("sharedaccesssignature")
+        if given is not None:
+            return given
+        self.check_key()
+        return self._signed(entity, int(time.time()) + TOKEN_SECONDS)
+
+    def _signed(self, path: str, expires: int) -> str:
+        name, key = self._fields["sharedaccesskeyname"], self._fields["sharedaccesskey"]
+        return make_token(f"sb://{self.authority}/{path}", name, key, expires)

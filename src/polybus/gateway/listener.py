@@ -83,8 +83,13 @@ class Listener:
         try:
             listening.bind((host, port))
             listening.listen(LISTEN_BACKLOG)
-        except OSError:
+        except OSError as error:
             listening.close()
+            if error.errno == errno.EADDRINUSE:
+                raise ConfigError(
+                    f"port {port} of {host} is taken by another program, a bus perhaps; choose other ports "
+                    "(--amqp-port, --http-port, --tls-port, or --port for all), 0 for any that is free"
+                ) from None
             raise
         listening.setblocking(False)
         self._socket = listening

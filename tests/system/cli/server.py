@@ -56,13 +56,13 @@ class Served:
 class Shell:
     """Runs commands against one bus."""
 
-    def __init__(self, connection: str) -> None:
-        self.connection = connection
+    def __init__(self, connection: str | None, columns: int = 200) -> None:
+        self.connection = connection or ""
+        self._environment = {"POLYBUS_CONNECTION": connection, "COLUMNS": str(columns)}
 
     def run(self, *arguments: str, code: int = 0, stdin: bytes | None = None) -> str:
         """What the command printed; on standard error where it is expected to fail."""
-        environment = {"POLYBUS_CONNECTION": self.connection, "COLUMNS": "200"}
-        result = CliRunner().invoke(app, list(arguments), env=environment, input=stdin)
+        result = CliRunner().invoke(app, list(arguments), env=self._environment, input=stdin)
         assert result.exit_code == code, (arguments, result.exit_code, result.stdout, result.stderr, result.exception)
         if code:
             lines = result.stderr.splitlines()
@@ -70,6 +70,11 @@ class Shell:
             assert lines[0].startswith("polybus: ")
             return lines[0]
         return result.stdout
+
+    def outcome(self, *arguments: str) -> tuple[int, str]:
+        """Exit code and standard output, whatever they are."""
+        result = CliRunner().invoke(app, list(arguments), env=self._environment)
+        return result.exit_code, result.stdout
 
     def json(self, *arguments: str) -> Any:
         return json.loads(self.run(*arguments, "--json"))

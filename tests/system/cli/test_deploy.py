@@ -49,7 +49,7 @@ def test_a_bicep_template_from_nothing_to_no_change(shell: Shell, tmp_path: Path
     assert [row["changes"] for row in changed] == [{"maxDeliveryCount": {"from": 9, "to": 6}}]
     assert shell.json("deploy", str(BICEP), "-p", parameters)["updated"] == 1
     for kind, name in (("topic", "shop-events"), ("queue", "orders"), ("queue", "invoices")):
-        shell.run(kind, "delete", name)
+        shell.run(kind, "delete", name, "--yes")
 
 
 def test_a_template_that_contradicts_what_is_there_does_nothing(shell: Shell, tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_template_that_contradicts_what_is_there_does_nothing(shell: Shell, tm
     assert "enablePartitioning" in text
     assert "nothing was done" in text
     assert "fresh" not in [each["name"] for each in shell.json("queue", "list")]
-    shell.run("queue", "delete", "plain")
+    shell.run("queue", "delete", "plain", "--yes")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ def test_an_exported_template_makes_the_same_again(served: Served, shell: Shell,
     path = write(tmp_path, "exported.json", document)
     assert shell.json("deploy", path) == {"created": 1, "updated": 0, "unchanged": 6}
     for kind, name in (("queue", "start"), ("queue", "end"), ("topic", "news")):
-        shell.run(kind, "delete", name)
+        shell.run(kind, "delete", name, "--yes")
     assert shell.json("deploy", path) == {"created": 6, "updated": 0, "unchanged": 1}
     again = shell.json("queue", "show", "end")
     assert (again["enable_partitioning"], again["max_size_in_megabytes"]) == (True, 8192)

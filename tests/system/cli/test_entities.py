@@ -23,7 +23,7 @@ def test_a_queue_from_creation_to_deletion(shell: Shell) -> None:
         "SendDisabled",
         True,
     )
-    assert shell.run("queue", "delete", "life") == "deleted queue life\n"
+    assert shell.run("queue", "delete", "life", "--yes") == "deleted queue life\n"
     assert "life" in shell.run("queue", "show", "life", code=1)
 
 
@@ -108,15 +108,15 @@ def test_topics_subscriptions_and_rules(shell: Shell) -> None:
     assert shell.json("rule", "show", "press", "red", "color")["filter"]["kind"] == "false"
     shell.run("subscription", "update", "press", "red", "--status", "Disabled")
     assert shell.json("subscription", "show", "press", "red")["status"] == "Disabled"
-    shell.run("subscription", "delete", "press", "red")
-    shell.run("topic", "delete", "press")
+    shell.run("subscription", "delete", "press", "red", "--yes")
+    shell.run("topic", "delete", "press", "--yes")
     assert "press" in shell.run("topic", "show", "press", code=1)
 
 
 def test_tables_are_for_people(shell: Shell) -> None:
     shell.run("queue", "create", "seen", "--default-message-time-to-live", "never")
     listed = shell.run("queue", "list")
-    assert "dead letter" in listed.splitlines()[0]
+    assert listed.splitlines()[0].split() == ["name", "status", "active", "dead", "scheduled", "total", "size"]
     assert any(line.startswith("seen") and "Active" in line for line in listed.splitlines())
     shown = shell.run("queue", "show", "seen")
     assert any(line.split() == ["default", "message", "time", "to", "live", "never"] for line in shown.splitlines())

@@ -21,8 +21,8 @@ def test_the_partitions_of_a_queue(shell: Shell) -> None:
     assert all(each["available"] for each in data["partitions"])
     lines = shell.run("partitions", "spread").splitlines()
     assert lines[0].strip() == "spread: queue, available"
-    assert max(line.count("█") for line in lines) == 24
-    assert sorted(line.count("█") for line in lines)[-2] == 8
+    assert max(line.count("█") for line in lines) == 12
+    assert sorted(line.count("█") for line in lines)[-2] == 4
 
 
 def test_the_partitions_of_a_topic_and_of_one_subscription(shell: Shell) -> None:

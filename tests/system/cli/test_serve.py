@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,16 @@ def test_the_version() -> None:
     assert set(json.loads(result.stdout)) == {"version", "build", "python"}
     assert run_command("version").stdout.startswith("polybus ")
     assert run_command("nonsense").returncode == 2
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        others = ("--http-port", "0", "--tls-port", "0")
+        done = run_command("serve", "--data", str(tmp_path), "--amqp-port", str(port), *others)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"polybus: port {port} of 127.0.0.1 is taken by another program")
+    assert "--amqp-port" in line

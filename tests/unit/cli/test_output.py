@@ -93,7 +93,7 @@ def test_tables_show_values_as_they_are(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_bars_show_the_spread() -> None:
-    assert bar(10, 10) == "█" * 24
-    assert bar(5, 10) == "█" * 12
+    assert bar(10, 10) == "█" * 12
+    assert bar(5, 10) == "█" * 6
     assert bar(1, 1_000_000) == "▏"
     assert bar(0, 10) == bar(0, 0) == ""

@@ -685,6 +685,33 @@ def test_a_compatibility_level_is_kept() -> None:
     assert load(dump(config), "f") == config
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "key", "meant"),
+    [
+        ('{"UserConfig": {"Namespaces": [\n{"Name": "n",\n "Queus": []}]}}', 3, "Queus", "Queues"),
+        ('{"UserConfg": {}}', 1, "UserConfg", "UserConfig"),
+        (
+            '{"UserConfig": {"Namespaces": [{"Name": "n", "Queues": [{"Name": "q",\n"Properties": '
+            '{"LockDuraton": "PT1M"}}]}]}}',
+            2,
+            "LockDuraton",
+            "LockDuration",
+        ),
+    ],
+)
+def test_a_key_that_is_misspelled_is_an_error_with_its_line(text: str, line: int, key: str, meant: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(text, "f")
+    assert str(caught.value) == f"f: line {line}: the key '{key}' is unknown; '{meant}' is meant, it seems"
+
+
+def test_a_property_of_another_kind_is_no_misspelling() -> None:
+    """Topics have no RequiresSession, and it is not near enough to anything that they have."""
+    topic = '{"Name": "t", "Properties": {"RequiresSession": true, "MaxDeliveryCount": 3}}'
+    config = load('{"UserConfig": {"Namespaces": [{"Name": "n", "Topics": [' + topic + "]}]}}", "f")
+    assert len(config.warnings) == 2
+
+
 def test_a_file_without_end_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "CONFIG_FILE_CHARACTERS", 10)
     with pytest.raises(ConfigError, match="f: the file has more than 10 characters"):

@@ -2,12 +2,13 @@
 
 What the file leaves out gets the emulator's defaults, which are not the cloud's (docs/protocol/emulator.md#config),
 so that a bus started with it behaves as the emulator does. Ranges are the cloud's; a value that the emulator would
-refuse is taken with a warning, an unknown key is left alone with a warning, and everything else that is wrong stops
-the start with a message that says where.
+refuse is taken with a warning, an unknown key is left alone with a warning unless it looks like a known one, and
+everything else that is wrong stops the start with a message that says where.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -24,7 +25,7 @@ from polybus.gateway.config.model import (
     TopicConfig,
 )
 from polybus.gateway.config.rules import read_rule
-from polybus.gateway.config.value import ConfigValue
+from polybus.gateway.config.value import ConfigValue, MisspelledKey
 from polybus.gateway.durations import duration_text
 from polybus.namespace.entities import admission
 from polybus.namespace.entities.description import (
@@ -64,6 +65,15 @@ _EMULATOR_RULES = 1_000
 
 def load(text: str, source_name: str, tier: Tier = STANDARD) -> ConfigFile:
     """What a file declares, and what there is to say about it; ConfigError if it cannot be done in `tier`."""
+    try:
+        return _read(text, source_name, tier)
+    except MisspelledKey as error:
+        found = re.search(rf'"{re.escape(error.key)}"\s*:', text)
+        line = 1 if found is None else text.count("\n", 0, found.start()) + 1
+        raise ConfigError(f"{source_name}: line {line}: {error}") from None
+
+
+def _read(text: str, source_name: str, tier: Tier) -> ConfigFile:
     warnings: list[str] = []
     root = ConfigValue(source_name, "", read_jsonc(text, source_name), warnings)
     root.warn_of_unknown_keys(("UserConfig", "$schema"))

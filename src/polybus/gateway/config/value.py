@@ -6,6 +6,7 @@ form: file, path, what is wrong, what is allowed.
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Collection, Iterator
 from typing import Any
@@ -14,10 +15,23 @@ from polybus.errors import ArgumentError, ConfigError
 from polybus.gateway.config.jsonc import JsonObject
 from polybus.gateway.durations import parse_duration
 from polybus.namespace.entities.description import EntityStatus
-from polybus.namespace.entities.properties import Shape
+from polybus.namespace.entities.properties import PROPERTIES, Shape
 
 _INTEGER_BITS = {Shape.INT32: 32, Shape.INT64: 64}
 _SETTABLE = ", ".join(status.value for status in EntityStatus if status.settable)
+
+
+class MisspelledKey(ConfigError):
+    """A key that is unknown and hardly differs from one that is known: what stands under it would be lost silently."""
+
+    def __init__(self, key: str, meant: str) -> None:
+        super().__init__(f"the key {key!a} is unknown; {meant!a} is meant, it seems")
+        self.key = key
+
+
+_NEAR = 0.85
+"""How alike keys must be (difflib) to be one and the same, misspelled: `Queus` and `Queues` are to 0.91."""
+_PROPERTIES = {item.element.lower() for items in PROPERTIES.values() for item in items}
 
 
 class ConfigValue:
@@ -73,10 +87,14 @@ class ConfigValue:
         ]
 
     def warn_of_unknown_keys(self, known: Collection[str]) -> None:
-        folded = {key.lower() for key in known}
+        folded = {key.lower(): key for key in known}
         for spelling, child in self.children():
-            if spelling.lower() not in folded:
-                child.warn("the key is unknown and has no effect")
+            if spelling.lower() in folded:
+                continue
+            near = difflib.get_close_matches(spelling.lower(), folded, n=1, cutoff=_NEAR)
+            if near and spelling.lower() not in _PROPERTIES:
+                raise MisspelledKey(spelling, folded[near[0]])
+            child.warn("the key is unknown and has no effect")
 
     def text(self) -> str:
         if not isinstance(self.value, str):
