@@ -608,6 +608,9 @@ SPARK_HANDED_OVER_BYTES = 1024 * 1024
 milliseconds: a task that runs Python costs some 60, and what goes through the driver must be little."""
 
 # --- What a peer may cost ---
+LOG_KIND_LINES = 5
+LOG_KIND_SECONDS = 60.0
+"""Warnings of one kind that are written in so long; the rest is a number. A peer must not fill a disk with them."""
 LOOP_STEP_MS = 20
 """The longest that one step of the loop may take because of what a peer sent: all others wait meanwhile."""
 # --- gateway: live figures ---

@@ -14,6 +14,7 @@ import ipaddress
 import logging
 import resource
 import shutil
+import socket
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ from polybus.gateway.gateway import Gateway
 from polybus.gateway.jwt_tokens import JwtSettings, JwtVerifier
 from polybus.gateway.listener import Listener, Network
 from polybus.gateway.servers import amqp_protocol, http_protocol
-from polybus.gateway.tls import ensure_certificates, server_context, trust_lines
+from polybus.gateway.tls import certificate_names, ensure_certificates, server_context, trust_lines
 from polybus.hosting.catalogue import Catalogue
 from polybus.hosting.opener import Opener, shown_url
 from polybus.hosting.places import address_of, place_of
@@ -100,6 +101,8 @@ class NodeOptions:
     """Whose JSON web tokens count; None where only shared access signatures do."""
     development_certificate: bool = False
     """Whether a certificate of the development authority will do in production, too."""
+    allowed_hosts: list[str] = field(default_factory=list)
+    """More names under which web pages may reach the bus."""
     certificate_names: list[str] = field(default_factory=list)
     """More names for the development certificate than the host's own."""
     production: bool = False
@@ -248,6 +251,7 @@ class Node:
         panel = None if self.options.production else self
         amqp, http = amqp_protocol(self.gateway), http_protocol(self.gateway, panel, self._on_loopback)
         sockets = self.gateway.sockets
+        self.gateway.own_names.add(self._own_names())
         for name, port in (
             ("amqp", self.options.amqp_port),
             ("http", self.options.http_port),
@@ -269,6 +273,14 @@ class Node:
             self._listeners.append(listener)
         for name in ("http", "tls", "amqp"):
             self.addresses.setdefault(name, next(iter(self.addresses.values())))
+
+    def _own_names(self) -> list[str]:
+        """By which clients may know the bus; see `gateway.http.own_names`."""
+        options = self.options
+        given = [options.host, *options.certificate_names, *options.allowed_hosts, socket.gethostname()]
+        if options.certificate is not None:
+            given += certificate_names(options.certificate)
+        return [*given, *(namespace.name for namespace in self.bus.namespaces.values())]
 
     def check_certificates(self) -> None:
         """A certificate is given whole or not at all, and production has one of its own."""

@@ -80,6 +80,10 @@ def serve(
     premium_partitions: Annotated[int | None, typer.Option(help="Partitions of every premium entity.")] = None,
     cert: Annotated[Path | None, typer.Option(help="Certificate chain (PEM); without it a development CA.")] = None,
     cert_key: Annotated[Path | None, typer.Option(help="The certificate's key (PEM).")] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(help="Another name under which web pages and WebSockets may reach the bus (repeatable)."),
+    ] = None,
     cert_name: Annotated[
         list[str] | None,
         typer.Option(help="Another name in the development certificate, by which clients know the bus (repeatable)."),
@@ -157,6 +161,7 @@ def serve(
             jwt=jwt_settings(jwt_keys, jwt_issuer, jwt_audience, jwt_role),
             networks=networks_named(allow_ip or []),
             certificate_names=cert_name or [],
+            allowed_hosts=allow_host or [],
             production=profile is Profile.PRODUCTION,
             movable_clock=clock is ClockKind.MOVABLE,
             unsafe=unsafe,

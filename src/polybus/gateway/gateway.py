@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from polybus.errors import Unauthorized
+from polybus.gateway.http.own_names import OwnNames
 from polybus.gateway.pipelines import PipelineBoard
 from polybus.gateway.sas import (
     MALFORMED_TOKEN,
@@ -90,6 +91,7 @@ class Gateway:
         self.stats = Stats()
         self.pipelines = PipelineBoard()
         self.sockets = Sockets(len(bus.stores))
+        self.own_names = OwnNames()
         self.outgoing: Path | None = None
         """Where copies of the bus are made before they leave; None where there is no place for them."""
         self.connections: dict[Connected, None] = {}

@@ -84,6 +84,16 @@ def subject_names(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*_ALWAYS, *(name for name in given if name))))
 
 
+def certificate_names(certificate: Path) -> list[str]:
+    """The names that a certificate is for."""
+    loaded = x509.load_pem_x509_certificate(certificate.read_bytes())
+    try:
+        found = loaded.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return []
+    return [*found.get_values_for_type(x509.DNSName), *map(str, found.get_values_for_type(x509.IPAddress))]
+
+
 def server_context(certificate: Path, key: Path, client_authority: Path | None = None) -> ssl.SSLContext:
     """The settings of a listener: TLS 1.2 or later, ciphers that authenticate what they encrypt, and where an authority
     for clients is given none without a certificate of it."""

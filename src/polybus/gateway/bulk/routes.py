@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from starlette.responses import Response
 
 from polybus.asyncio_bridge import run
-from polybus.errors import ArgumentError, EntityNotFound
+from polybus.errors import ArgumentError, EntityNotFound, Unauthorized
 from polybus.gateway.bulk.backup import get_backup
 from polybus.gateway.bulk.call import BulkCall, answer
 from polybus.gateway.bulk.cursors import (
@@ -41,7 +41,7 @@ from polybus.gateway.bulk.pipelines import get_pipeline, put_pipeline
 from polybus.gateway.bulk.reads import get_browse, get_events, get_log, get_range
 from polybus.gateway.bulk.sessions import get_sessions
 from polybus.gateway.bulk.writes import get_producer, post_abort, post_move, post_publish, post_stage
-from polybus.gateway.http.auth import authorize
+from polybus.gateway.http.auth import authorize, authorize_everywhere
 from polybus.gateway.http.errors import not_allowed
 from polybus.gateway.http.faults import FaultPanel, handle_faults
 from polybus.gateway.http.partitions import get_partitions
@@ -145,26 +145,58 @@ async def _of_entity(call: HttpCall, segments: list[str]) -> Response:
 
 
 def _stores(call: HttpCall) -> dict[str, object]:
-    """The messaging stores with all that managers may know of them."""
-    return {
-        "stores": [
-            {
-                "store": number,
-                "id": store.store_id.hex(),
-                "url": store.url,
-                "state": store.state.value,
-                "last_error": store.last_error,
-                "unsafe": store.unsafe,
-                "full": store.full,
-                "free_bytes": store.free_bytes,
-                "partitions": len(store.tenants),
-                "commits": store.commits,
-                "committed_bytes": store.committed_bytes,
-                "commit_failures": store.commit_failures,
-            }
-            for number, store in enumerate([*call.gateway.bus.stores, *call.gateway.bus.missing])
-        ]
-    }
+    """The messaging stores; all that is known of them to who manages the whole bus, to others what is their own."""
+    try:
+        authorize_everywhere(call)
+    except Unauthorized:
+        return {"stores": _own_part(call)}
+    return {"stores": _whole(call)}
+
+
+def _own_part(call: HttpCall) -> list[dict[str, object]]:
+    """Where a namespace's partitions are, without addresses, errors and numbers that tell of other namespaces."""
+    own = {entity.id for entity in call.namespace.entities.values()}
+    found: list[dict[str, object]] = []
+    for number, store in enumerate([*call.gateway.bus.stores, *call.gateway.bus.missing]):
+        held = sum(1 for entity_id, _ in store.tenants if entity_id in own)
+        if held:
+            found.append(
+                {
+                    "store": number,
+                    "id": "",
+                    "url": "",
+                    "state": store.state.value,
+                    "last_error": None,
+                    "unsafe": store.unsafe,
+                    "full": store.full,
+                    "free_bytes": None,
+                    "partitions": held,
+                    "commits": 0,
+                    "committed_bytes": 0,
+                    "commit_failures": 0,
+                }
+            )
+    return found
+
+
+def _whole(call: HttpCall) -> list[dict[str, object]]:
+    return [
+        {
+            "store": number,
+            "id": store.store_id.hex(),
+            "url": store.url,
+            "state": store.state.value,
+            "last_error": store.last_error,
+            "unsafe": store.unsafe,
+            "full": store.full,
+            "free_bytes": store.free_bytes,
+            "partitions": len(store.tenants),
+            "commits": store.commits,
+            "committed_bytes": store.committed_bytes,
+            "commit_failures": store.commit_failures,
+        }
+        for number, store in enumerate([*call.gateway.bus.stores, *call.gateway.bus.missing])
+    ]
 
 
 def _cursors(call: HttpCall) -> dict[str, object]:

@@ -19,7 +19,7 @@ from polybus.gateway.bulk.routes import handle_bulk, is_bulk
 from polybus.gateway.gateway import Gateway
 from polybus.gateway.http.auth import authorize_any
 from polybus.gateway.http.console import Console, is_console
-from polybus.gateway.http.errors import error_response, not_allowed
+from polybus.gateway.http.errors import error_response, not_allowed, refusal
 from polybus.gateway.http.faults import FaultPanel
 from polybus.gateway.http.health import Health
 from polybus.gateway.http.live import Live
@@ -93,6 +93,8 @@ class HttpApp:
 
     async def _answer(self, call: HttpCall) -> Response:
         call.check()
+        if self._gateway.own_names.refuses(call.headers.get("origin"), call.host):
+            raise refusal(403, "The page that asks does not belong to this bus, and reaches it by a foreign name.")
         if _is_about_the_bus(call):
             return await self._about_the_bus(call)
         if is_console(call):

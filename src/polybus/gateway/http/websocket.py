@@ -19,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 from polybus.gateway.amqp.transport import AmqpProtocol
 from polybus.gateway.atom.documents import ERROR_TYPE, error_document
 from polybus.gateway.gateway import Gateway
+from polybus.gateway.http.own_names import host_in
 from polybus.gateway.http.request import KNOWN
 from polybus.namespace.entities.names import fold
 
@@ -38,7 +39,7 @@ async def handle_websocket(
 ) -> None:
     """Serves one WebSocket from its opening to its end."""
     await receive()
-    refused = _refusal(scope, origins)
+    refused = _refusal(gateway, scope, origins)
     if refused is not None:
         tracking_id = f"{uuid4()}_G0"
         log.info("a WebSocket was refused: %s", refused[1], extra={"tracking_id": tracking_id, "status": refused[0]})
@@ -57,12 +58,12 @@ async def handle_websocket(
         await transport.finished()
 
 
-def _refusal(scope: Scope, origins: Collection[str]) -> tuple[int, str] | None:
+def _refusal(gateway: Gateway, scope: Scope, origins: Collection[str]) -> tuple[int, str] | None:
     if fold(_path(scope)) != PATH:
         return 404, "There is no WebSocket at this path."
     headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
     origin = headers.get(b"origin")
-    if origin is not None and origin not in origins and not _is_own(origin, headers.get(b"host", "")):
+    if origin is not None and origin not in origins and not _is_own(gateway, origin, headers.get(b"host", "")):
         return 403, "WebSockets from this origin are not allowed."
     if scope.get("subprotocols") and _protocol(scope) is None:
         return 400, f"The WebSocket must speak one of {', '.join(PROTOCOLS)}."
@@ -77,9 +78,12 @@ def _path(scope: Scope) -> str:
     return unquote(path).rstrip("/")
 
 
-def _is_own(origin: str, host: str) -> bool:
-    """Whether an origin is the bus itself: the Python SDK sends the address that it connects to."""
-    return urlsplit(origin).netloc.lower() == host.lower()
+def _is_own(gateway: Gateway, origin: str, host: str) -> bool:
+    """Whether an origin is the bus itself: the Python SDK sends the address that it connects to.
+
+    A page whose own name leads to this machine (DNS rebinding) is its own origin too, so the name must be the bus's.
+    """
+    return host_in(origin).lower() == host.lower() and gateway.own_names.has(host)
 
 
 def _protocol(scope: Scope) -> str | None:
