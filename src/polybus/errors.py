@@ -8,6 +8,7 @@ PolybusError
 │   ├── Unauthorized            no claim, a bad token, an expired one
 │   ├── EntityNotFound          EntityDeleted
 │   ├── EntityAlreadyExists     OperationConflict
+│   ├── DuplicateDropped        the sender wanted to hear that its message was dropped as a duplicate
 │   ├── EntityDisabled, SubscriptionInUse
 │   ├── QuotaExceeded           the entity, its partition or the disk is full; a count is at its limit
 │   ├── MessageTooLarge
@@ -117,6 +118,14 @@ class SubscriptionInUse(BusError):
     condition = "amqp:resource-locked"
     http_status = 409
     sub_code = 40900
+
+
+class DuplicateDropped(BusError):
+    """A message was dropped as a duplicate, and its sender wanted to hear of it. Sending it again changes nothing."""
+
+    condition = "polybus:duplicate-dropped"
+    http_status = 409
+    sub_code = 40904
 
 
 class EntityDisabled(BusError):

@@ -23,6 +23,7 @@ from polybus.cli.overview import partitions, stores
 from polybus.cli.receive import peek, receive
 from polybus.cli.send import send
 from polybus.cli.serve import serve
+from polybus.cli.trace import trace
 from polybus.cli.transfer.command import move_in, move_out
 from polybus.cli.watching import tail, top
 
@@ -38,7 +39,7 @@ app.command()(serve)
 app.command()(demo)
 _CLIENTS: tuple[Callable[..., None], ...] = (
     *(send, receive, peek, tail, purge, sessions),
-    *(top, partitions, stores, bench, deploy, export, move_out, move_in, healthcheck),
+    *(top, partitions, stores, bench, deploy, export, trace, move_out, move_in, healthcheck),
 )
 for _work in _CLIENTS:
     app.command()(client_command(_work))

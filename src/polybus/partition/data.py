@@ -69,6 +69,10 @@ class LogEvent:
         self.delivery_count = int(count) if isinstance(count, int) else 0
         self.reason = None if reason is None else str(reason)
         self.enqueued_ms = int(enqueued_ms) if isinstance(enqueued_ms, int) else 0
+        message_id, trace = fields[6:8] if len(fields) >= 8 else (None, None)
+        self.message_id = None if message_id is None else str(message_id)
+        self.trace = None if trace is None else str(trace)
+        """The W3C trace context that its sender gave it: `traceparent`."""
 
 
 class ListedSession:

@@ -6,6 +6,7 @@ from typing import Final
 
 from polybus.amqp.codec import decode, encode
 from polybus.errors import StoreCorrupt
+from polybus.message.message import Message
 from polybus.partition import records
 from polybus.partition.broker import Broker, Steps
 from polybus.partition.data import LogEvent
@@ -21,6 +22,11 @@ DEFERRED: Final = "deferred"
 DEAD_LETTERED: Final = "dead-lettered"
 EXPIRED: Final = "expired"
 DELETED: Final = "deleted"
+DUPLICATE: Final = "duplicate"
+TRACE_PARENT: Final = "traceparent"
+DIAGNOSTIC_ID: Final = "Diagnostic-Id"
+TRACE_CHARACTERS: Final = 64
+"""A trace context has 55; what is longer is something else."""
 READ_BYTES: Final = 1 << 20
 """Events that one read gives at most; whoever wants more goes on behind the last."""
 
@@ -36,9 +42,28 @@ def write(broker: Broker, entry: Entry, change: str, reason: str | None) -> None
         entry.delivery_count,
         reason,
         entry.enqueued_ms,
+        entry.message_id() if entry.message is not None else None,
+        None if entry.message is None else trace_of(entry.message),
     ]
     key = records.number_key(log.events_prefix, log.events)
     batch.put(key, records.sealed(encode(fields)))
+
+
+def write_duplicate(broker: Broker, log: Log, message: Message) -> None:
+    """A message was dropped, for its id was seen before: it has no number and no place."""
+    batch = broker.out(log)
+    log.events += 1
+    fields: list[object] = [0, DUPLICATE, broker.wall_ms, 0, None, 0, message.message_id, trace_of(message)]
+    batch.put(records.number_key(log.events_prefix, log.events), records.sealed(encode(fields)))
+
+
+def trace_of(message: Message) -> str | None:
+    """The trace context of a message, under either of the names that the SDKs give it."""
+    properties = message.application_properties()
+    found = properties.get(TRACE_PARENT) or properties.get(DIAGNOSTIC_ID)
+    if isinstance(found, bytes):
+        found = found.decode("ascii", "replace")
+    return str(found) if isinstance(found, str) and len(found) <= TRACE_CHARACTERS else None
 
 
 def read(row: tuple[bytes, bytes]) -> LogEvent:

@@ -101,6 +101,8 @@ def send(
             numbers.append(accept(broker, message, wall_ms, keys))
         else:
             numbers.append(0)
+            if broker.settings.events:
+                events.write_duplicate(broker, broker.logs[MAIN], message)
     if reply is not None:
         broker.out().replies.append((reply, context, numbers))
     return keys

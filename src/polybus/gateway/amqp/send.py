@@ -14,7 +14,7 @@ from polybus.amqp.events import IncomingDelivery
 from polybus.amqp.incoming import IncomingLink
 from polybus.amqp.outcomes import ACCEPTED, ACCEPTED_BYTES, TransactionalState
 from polybus.amqp.types import Symbol
-from polybus.errors import MessageTooLarge, NotImplementedByBus, PolybusError, ServerBusy
+from polybus.errors import DuplicateDropped, MessageTooLarge, NotImplementedByBus, PolybusError, ServerBusy
 from polybus.gateway.amqp.addresses import LinkNode
 from polybus.gateway.amqp.batch import BATCH_FORMAT, batch_messages
 from polybus.gateway.amqp.errors import new_tracking_id, rejected
@@ -33,20 +33,44 @@ if TYPE_CHECKING:
     from polybus.gateway.amqp.endpoint import AmqpEndpoint
 
 TRANSFER_DESTINATION: Final = "com.microsoft:transfer-destination-address"
+ON_DUPLICATE: Final = "polybus-on-duplicate"
+"""A property by which a message asks that its sender hears when it is dropped."""
+REJECT: Final = "reject"
+_ON_DUPLICATE: Final = ON_DUPLICATE.encode()
 BATCH_SIZE: Final = "com.microsoft:max-message-batch-size"
 
 
 class _Sending:
     """A send that is under way."""
 
-    __slots__ = ("arrived_s", "bytes", "delivery_id", "messages", "stats")
+    __slots__ = ("arrived_s", "bytes", "delivery_id", "messages", "stats", "tells_duplicates")
 
-    def __init__(self, stats: EntityStats, delivery: IncomingDelivery, messages: int) -> None:
+    def __init__(self, stats: EntityStats, delivery: IncomingDelivery, messages: int, tells_duplicates: bool) -> None:
         self.stats = stats
         self.delivery_id = -1 if delivery.settled else delivery.delivery_id
         self.messages = messages
         self.bytes = len(delivery.payload)
         self.arrived_s = time.perf_counter()
+        self.tells_duplicates = tells_duplicates
+        """Whether the sender wants to hear that something was dropped."""
+
+
+def _asks_to_hear(messages: list[Message]) -> bool:
+    """Whether a message asks that its sender is told when it is dropped as a duplicate."""
+    for message in messages:
+        if _ON_DUPLICATE in message.raw and message.application_properties().get(ON_DUPLICATE) == REJECT:
+            return True
+    return False
+
+
+def _dropped(numbers: object) -> PolybusError | None:
+    """What a sender hears who wants to; those that were not dropped are stored all the same."""
+    count = numbers.count(0) if isinstance(numbers, list) else 0
+    if not count:
+        return None
+    assert isinstance(numbers, list)
+    text = f"{count} of {len(numbers)} messages were dropped as duplicates; the others are stored."
+    return DuplicateDropped(text if len(numbers) > 1 else "The message was dropped as a duplicate.")
 
 
 class SendingLink(LinkEnd):
@@ -104,7 +128,7 @@ class SendingLink(LinkEnd):
         delivery: IncomingDelivery,
         messages: list[Message],
     ) -> None:
-        sending = _Sending(stats, delivery, len(messages))
+        sending = _Sending(stats, delivery, len(messages), target.detects_duplicates and _asks_to_hear(messages))
         if delivery.state is not None or via is not None:
             self._send_otherwise(target, via, delivery, messages, sending)
             return
@@ -117,8 +141,9 @@ class SendingLink(LinkEnd):
 
     def _answered(self, context: object, result: object, error: PolybusError | None) -> None:
         """The namespace's reply, after the commit."""
-        del result
         assert isinstance(context, _Sending)
+        if error is None and context.tells_duplicates:
+            error = _dropped(result)
         if error is None:
             _count(context)
             self._incoming.settle_incoming(context.delivery_id, ACCEPTED_BYTES)

@@ -235,7 +235,14 @@ def _verbs() -> dict[str, Any]:
 
 def _jobs() -> dict[str, Any]:
     job = {"name": "job", "in": "path", "required": True, "schema": _TEXT}
+    trace = _of_namespace("Everything that happened to one message")
+    trace["parameters"] = [
+        _query("message_id", _TEXT, "the message's id, or"),
+        _query("trace_id", _TEXT, "the id of the trace that its sender began"),
+        _query("from", _TEXT, "nothing older than this time"),
+    ]
     return {
+        "/$polybus/trace": {"get": trace},
         "/$polybus/jobs": {"get": _of_namespace("Jobs that run, and the last that ended")},
         "/$polybus/jobs/{job}": {
             "get": {**_operation("How far a job is", [], "Listen"), "parameters": [job]},

@@ -254,6 +254,8 @@ async def get_events(request: BulkCall) -> Response:
             "time": moment(event.time_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "delivery_count": event.delivery_count,
             "reason": event.reason,
+            "message_id": event.message_id,
+            "trace": event.trace,
             "enqueued_time": moment(event.enqueued_ms).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         }
         for event in events

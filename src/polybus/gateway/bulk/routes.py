@@ -40,6 +40,7 @@ from polybus.gateway.bulk.options import get_options, put_options
 from polybus.gateway.bulk.pipelines import get_pipeline, put_pipeline
 from polybus.gateway.bulk.reads import get_browse, get_events, get_log, get_range
 from polybus.gateway.bulk.sessions import get_sessions
+from polybus.gateway.bulk.trace import get_trace
 from polybus.gateway.bulk.writes import get_producer, post_abort, post_move, post_publish, post_stage
 from polybus.gateway.http.auth import authorize, authorize_everywhere
 from polybus.gateway.http.errors import not_allowed
@@ -112,6 +113,8 @@ async def handle_bulk(call: HttpCall, panel: FaultPanel | None) -> Response:
         return await _of_entity(call, segments[1:])
     if segments[:1] == ["faults"] and panel is not None:
         return await handle_faults(call, panel, segments[1:])
+    if segments == ["trace"] and call.method == "GET":
+        return await get_trace(call)
     if segments[:1] == ["jobs"] and len(segments) <= 2:
         return handle_jobs(call, segments[1:])
     if segments == ["backup"]:

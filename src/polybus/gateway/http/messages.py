@@ -59,6 +59,8 @@ BATCH_TYPE = "application/vnd.microsoft.servicebus.json"
 ENTRY_TYPE = DEFAULT_CONTENT_TYPE
 RETRY_PARAMETER = "retry-seconds"
 """Ours: an unlocked message comes again only after so long."""
+DUPLICATES = "Polybus-Duplicates"
+"""Ours: how many of the messages were dropped as duplicates."""
 NO_LOCK = "The lock supplied is invalid. Either it has expired, or the message has already been removed."
 
 
@@ -115,11 +117,12 @@ async def _send(request: MessageCall) -> Response:
     started_s = time.perf_counter()
     done: Promise[list[int]] = Promise()
     request.namespace.send(entity, messages, done.reply, None)
-    await from_promise(done)
+    dropped = (await from_promise(done)).count(0)
     size = sum(message.size for message in messages)
     request.stats.accepted(len(messages), size, time.perf_counter() - started_s)
     content_type = request.call.headers.get("content-type")
-    return _answer(201, [] if content_type is None else [("Content-Type", content_type)])
+    headers = [] if content_type is None else [("Content-Type", content_type)]
+    return _answer(201, [*headers, (DUPLICATES, str(dropped))] if dropped else headers)
 
 
 async def _messages(request: MessageCall, entity: Entity) -> list[Message]:
