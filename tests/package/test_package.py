@@ -74,6 +74,9 @@ def test_a_pure_wheel_serves_and_knows_nothing_of_the_checkout(
     where = run([installation.python, "-c", "import polybus; print(polybus.__file__)"]).stdout
     assert where.startswith(str(installation.packages))
     serves(installation, tmp_path / "data", "plain")
+    (tmp_path / "test_it.py").write_text("def test_it(bus):\n    assert bus.connection_string\n")
+    ran = run([installation.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", tmp_path / "test_it.py"])
+    assert "1 passed" in ran.stdout
 
 
 def test_the_source_distribution_builds_and_serves(checkout: Path, installation: Installation, tmp_path: Path) -> None:
