@@ -8,15 +8,13 @@ from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
+from tests.support.assembly import assembled_at
+
 from polybus.asyncio_bridge import run
 from polybus.clock import RealClock
 from polybus.errors import PolybusError
-from polybus.hosting.catalogue import Catalogue
-from polybus.hosting.opener import Opener
-from polybus.hosting.store_host import StoreHost
 from polybus.memory import settle_memory
 from polybus.message.message import Message
-from polybus.namespace.bus import Bus
 from polybus.namespace.delivery.session_source import HeldSession, SessionSource
 from polybus.namespace.delivery.source import Delivery
 from polybus.namespace.entities.description import EntityDescription
@@ -35,8 +33,7 @@ class BenchBus:
     async def __aenter__(self) -> BenchBus:
         loop = asyncio.get_running_loop()
         self.clock = RealClock()
-        stores = [StoreHost(url, loop, Opener(url, loop, None, False)) for url in self._urls]
-        self.bus = Bus(loop, self.clock, stores, Catalogue(Opener(self._catalogue, loop, None, False)))
+        self.bus = assembled_at(loop, self.clock, self._urls, self._catalogue)
         await run(self.bus.start(["bench"]))
         self.namespace = self.bus.namespace("bench")
         settle_memory()  # as a server does

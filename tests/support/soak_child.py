@@ -17,12 +17,10 @@ from typing import Any, TypeVar
 
 from polybus.asyncio_bridge import run
 from polybus.clock import RealClock
-from polybus.hosting.catalogue import Catalogue
-from polybus.hosting.opener import Opener
-from polybus.hosting.store_host import StoreHost
 from polybus.namespace.bus import Bus
 from polybus.promise import Promise, pause
 from polybus.testing.history import UNKNOWN, Began, Event, History, Recorder, to_line
+from tests.support.assembly import assembled_at
 from tests.support.simulation.drainers import Drainer
 from tests.support.simulation.places import Plan, make_plan
 from tests.support.simulation.reading import counts_of, read_contents, unrest
@@ -118,13 +116,12 @@ class LiveGround(Surroundings):
 async def _start(site: Site, ground: LiveGround, pipe: Pipe) -> Bus:
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(lambda _, context: ground.fail(context.get("exception") or RuntimeError(str(context))))
-    hosts = [StoreHost(url, loop, Opener(url, loop, None, False)) for url in site.stores]
     harness = ground.recorder("harness")
-    bus = Bus(loop, ground.clock, hosts, Catalogue(Opener(site.catalogue, loop, None, False)))
+    bus = assembled_at(loop, ground.clock, site.stores, site.catalogue)
     bus.on_error = ground.fail
     pipe.say("S", "starting")
     await run(bus.start([NAMESPACE]))
-    for host in hosts:
+    for host in bus.stores:
         host.on_fenced = lambda store: ground.record_fencing(harness, store)
     ground.running = bus
     pipe.say("S", "started")

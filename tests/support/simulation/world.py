@@ -12,7 +12,6 @@ from random import Random
 from typing import Any, TypeVar
 
 from polybus.errors import BugError, PolybusError, StoreError
-from polybus.hosting.catalogue import Catalogue
 from polybus.hosting.store_host import StoreHost
 from polybus.limits import DISK_CHECK_SECONDS, IDLE_CHECK_SECONDS
 from polybus.namespace.bus import Bus
@@ -22,6 +21,7 @@ from polybus.store.base import Batch, Read, Store
 from polybus.store.driver import ReadDone, StoreDriver
 from polybus.store.memory import MemoryStore
 from polybus.testing.history import History, Op
+from tests.support.assembly import assembled
 from tests.support.sim_loop import SimClock, SimHandle, SimLoop
 from tests.support.sim_store import SimFaults, SimStoreDriver
 from tests.support.simulation.surroundings import NAMESPACE, ProcessDied, Surroundings
@@ -249,11 +249,10 @@ class World(Surroundings):
             return
 
     def _make_bus(self, process: Process) -> Bus:
-        hosts = [StoreHost(disk.name, process, disk.opener(process)) for disk in self.disks]
-        for host in hosts:
+        stores = {disk.name: disk.opener(process) for disk in self.disks}
+        bus = assembled(process, self.clock, stores, self.catalogue.opener(process), new_key=lambda: "key")
+        for host in bus.stores:
             host.on_fenced = self._fenced
-        catalogue = Catalogue(self.catalogue.opener(process))
-        bus = Bus(process, self.clock, hosts, catalogue, new_key=lambda: "key")
         bus.on_error = self.errors.append
         if self.small:
             make_small(bus.bounds)

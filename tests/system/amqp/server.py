@@ -11,16 +11,13 @@ from typing import Any, TypeVar
 from polybus.clock import MovableClock
 from polybus.gateway.amqp.transport import AmqpProtocol
 from polybus.gateway.gateway import Gateway
-from polybus.hosting.catalogue import Catalogue
-from polybus.hosting.store_host import StoreHost
-from polybus.namespace.bus import Bus
+from polybus.hosting.opener import Opener
 from polybus.namespace.entities.description import AccessRight, AuthorizationRule
 from polybus.namespace.entities.tiers import STANDARD, Tier
 from polybus.namespace.namespace import Namespace
 from polybus.promise import Promise, spawn
-from polybus.store.driver import InlineDriver, StoreDriver, ThreadDriver
-from polybus.store.memory import MemoryStore
-from polybus.store.rocks import RocksStore
+from polybus.store.driver import StoreDriver
+from tests.support.assembly import MemoryOpener, assembled
 
 T = TypeVar("T")
 KEY_NAME = "RootManageSharedAccessKey"
@@ -75,19 +72,13 @@ class Server:
         return promise.result()
 
     def _opener(self, name: str) -> Callable[[], Promise[StoreDriver]]:
-        def opener() -> Promise[StoreDriver]:
-            promise: Promise[StoreDriver] = Promise()
-            if self._folder is None:
-                promise.resolve(InlineDriver(MemoryStore(), self.loop))
-            else:
-                promise.resolve(ThreadDriver(RocksStore(self._folder / name), self.loop))
-            return promise
-
-        return opener
+        if self._folder is None:
+            return MemoryOpener(self.loop)
+        return Opener(f"rocksdb:{self._folder / name}", self.loop, None, False)
 
     async def _start(self) -> None:
-        stores = [StoreHost(f"store{n}", self.loop, self._opener(f"store{n}")) for n in range(4)]
-        self.bus = Bus(self.loop, self.clock, stores, Catalogue(self._opener("catalogue")), self._tier)
+        stores = {f"store{n}": self._opener(f"store{n}") for n in range(4)}
+        self.bus = assembled(self.loop, self.clock, stores, self._opener("catalogue"), self._tier)
         await self._settled(spawn(self.bus.start(["ns"])))
         self.namespace: Namespace = self.bus.namespace("ns")
         root = AuthorizationRule(key_name=KEY_NAME, rights=ALL_RIGHTS, primary_key=KEY, secondary_key="other")

@@ -10,12 +10,8 @@ from typing import Any, TypeVar
 from polybus.asyncio_bridge import run
 from polybus.clock import MovableClock
 from polybus.errors import PolybusError
-from polybus.hosting.catalogue import Catalogue
-from polybus.hosting.opener import Opener
-from polybus.hosting.store_host import StoreHost
 from polybus.message import outcome
 from polybus.message.message import Message, build
-from polybus.namespace.bus import Bus
 from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.delivery.source import Delivery
 from polybus.namespace.delivery.transaction_rules import RuleChange, encoded, plan
@@ -32,6 +28,7 @@ from polybus.namespace.entities.rule import RuleDescription, SqlActionDescriptio
 from polybus.namespace.entities.tiers import Tier
 from polybus.partition import staging, transactions
 from polybus.promise import Promise
+from tests.support.assembly import assembled_at
 from tests.support.inside import broker_of
 
 T = TypeVar("T")
@@ -77,9 +74,7 @@ class SmallBus:
 
     async def __aenter__(self) -> SmallBus:
         loop = asyncio.get_running_loop()
-        stores = [StoreHost(url, loop, Opener(url, loop, None, False)) for url in self._urls]
-        tier = Tier(partitions=4)
-        self.bus = Bus(loop, self.clock, stores, Catalogue(Opener(self._catalogue, loop, None, False)), tier)
+        self.bus = assembled_at(loop, self.clock, self._urls, self._catalogue, Tier(partitions=4))
         await run(self.bus.start(["test"]))
         self.namespace = self.bus.namespace("test")
         return self

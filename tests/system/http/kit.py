@@ -22,7 +22,6 @@ from polybus.errors import ConfigError, StoreError
 from polybus.gateway.gateway import Gateway
 from polybus.gateway.http.app import make_app
 from polybus.gateway.tls import CertificateFiles, ensure_certificates
-from polybus.hosting.catalogue import Catalogue
 from polybus.hosting.store_host import StoreHost
 from polybus.namespace.bus import Bus
 from polybus.namespace.entities.description import AccessRight, AuthorizationRule
@@ -32,6 +31,7 @@ from polybus.store.base import Store
 from polybus.store.driver import InlineDriver, ThreadDriver
 from polybus.store.failing import FailingStore
 from polybus.store.memory import MemoryStore
+from tests.support.assembly import assembled
 
 T = TypeVar("T")
 
@@ -191,8 +191,8 @@ class Server:
 
     async def _start_bus(self) -> None:
         loop = asyncio.get_running_loop()
-        hosts = [StoreHost(f"disk-{n}", loop, disk.opener(loop)) for n, disk in enumerate(self.disks)]
-        self.bus = Bus(loop, self.clock, hosts, Catalogue(self.catalogue.opener(loop)), self.tier)
+        stores = {f"disk-{n}": disk.opener(loop) for n, disk in enumerate(self.disks)}
+        self.bus = assembled(loop, self.clock, stores, self.catalogue.opener(loop), self.tier)
         self.bus.on_error = self.errors.append
         await run(self.bus.start([NAMESPACE]))
         self.gateway = Gateway(self.bus, KEYS, hosts=self.hosts or ["localhost", "127.0.0.1"])

@@ -19,10 +19,7 @@ from polybus.amqp.types import Described, Symbol
 from polybus.client.sas import make_token
 from polybus.gateway.amqp.endpoint import AmqpEndpoint
 from polybus.gateway.gateway import Gateway
-from polybus.hosting.catalogue import Catalogue
-from polybus.hosting.store_host import StoreHost
 from polybus.message.message import Message, build
-from polybus.namespace.bus import Bus
 from polybus.namespace.entities.description import (
     AccessRight,
     AuthorizationRule,
@@ -32,10 +29,9 @@ from polybus.namespace.entities.description import (
 )
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.entities.tiers import STANDARD, Tier
-from polybus.promise import Promise, spawn
-from polybus.store.driver import InlineDriver, StoreDriver
-from polybus.store.memory import MemoryStore
+from polybus.promise import spawn
 from tests.protocol.peer import Frame, parse
+from tests.support.assembly import MemoryOpener, assembled
 from tests.support.sim_loop import SimClock, SimLoop
 
 T = TypeVar("T")
@@ -62,18 +58,11 @@ class SimBus:
     def __init__(self, tier: Tier = STANDARD, seed: int = 1) -> None:
         self.loop = SimLoop(seed)
         self.clock = SimClock(self.loop)
-        self.memories = [MemoryStore() for _ in range(5)]
-        stores = [StoreHost(f"memory:{n}", self.loop, lambda n=n: self._open(n)) for n in range(4)]
-        self.bus = Bus(self.loop, self.clock, stores, Catalogue(lambda: self._open(4)), tier)
+        stores = {f"memory:{n}": MemoryOpener(self.loop) for n in range(4)}
+        self.bus = assembled(self.loop, self.clock, stores, MemoryOpener(self.loop), tier)
         self.wait(self.bus.start(["ns"]))
         self.namespace = self.bus.namespace("ns")
         self.gateway = Gateway(self.bus, [ROOT, SENDER, LISTENER])
-
-    def _open(self, number: int) -> Promise[StoreDriver]:
-        promise: Promise[StoreDriver] = Promise()
-        self.memories[number] = self.memories[number].reopen()
-        promise.resolve(InlineDriver(self.memories[number], self.loop))
-        return promise
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         promise = spawn(work)

@@ -12,8 +12,7 @@ from polybus.amqp.frames import frame
 from polybus.amqp.traffic import Transfer
 from polybus.amqp.types import Symbol, Timestamp
 from polybus.errors import MessageTooLarge, PolybusError, StoreError
-from polybus.gateway.amqp.batch import BATCH_FORMAT, batch_messages
-from polybus.gateway.amqp.properties import check_properties
+from polybus.gateway.amqp.sent_messages import BATCH_FORMAT, batch_messages, check_properties
 from polybus.message.message import Message, build
 from polybus.namespace.namespace import Namespace
 from tests.unit.gateway.amqp_kit import Client, SimBus, rejection, text, transfer_frames, value, with_id

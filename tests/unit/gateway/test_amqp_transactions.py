@@ -19,7 +19,7 @@ from polybus.amqp.outcomes import (
     TransactionalState,
 )
 from polybus.amqp.types import Described, Symbol
-from polybus.gateway.amqp.batch import BATCH_FORMAT
+from polybus.gateway.amqp.sent_messages import BATCH_FORMAT
 from tests.unit.gateway.amqp_kit import KEYS, Client, Got, SimBus, rejection, text, value
 
 VIA = Symbol("com.microsoft:transfer-destination-address")

@@ -11,16 +11,12 @@ import pytest
 from polybus import limits
 from polybus.amqp.frames import AMQP_HEADER, SASL_HEADER, frame
 from polybus.amqp.performatives import Begin, Open
+from polybus.asyncio_bridge import run as run_promised
 from polybus.clock import MovableClock
 from polybus.gateway.amqp.transport import AmqpProtocol
 from polybus.gateway.gateway import Gateway
-from polybus.hosting.catalogue import Catalogue
-from polybus.hosting.store_host import StoreHost
-from polybus.namespace.bus import Bus
-from polybus.promise import Promise, spawn
-from polybus.store.driver import InlineDriver, StoreDriver
-from polybus.store.memory import MemoryStore
 from tests.protocol.peer import parse
+from tests.support.assembly import MemoryOpener, assembled
 
 
 class Wire(asyncio.Transport):
@@ -57,16 +53,8 @@ class Wire(asyncio.Transport):
 
 async def gateway() -> Gateway:
     loop = asyncio.get_running_loop()
-
-    def opener() -> Promise[StoreDriver]:
-        promise: Promise[StoreDriver] = Promise()
-        promise.resolve(InlineDriver(MemoryStore(), loop))
-        return promise
-
-    bus = Bus(loop, MovableClock(), [StoreHost("memory:", loop, opener)], Catalogue(opener))
-    started: asyncio.Future[None] = loop.create_future()
-    spawn(bus.start(["ns"])).then(lambda _: started.set_result(None))
-    await started
+    bus = assembled(loop, MovableClock(), {"memory:": MemoryOpener(loop)}, MemoryOpener(loop))
+    await run_promised(bus.start(["ns"]))
     return Gateway(bus, [])
 
 

@@ -3,16 +3,25 @@
 A token is kept under the audience that it was shown for; a later one for the same audience takes its place. Rights
 on a path are those of every live token whose audience lies on the way to it. Times are monotonic milliseconds, as
 the connection's own. docs/protocol/sas.md#tokens, docs/protocol/sas.md#token-lifetime.
+
+Who comes in by password has the rights of its rule; whoever comes without one shows tokens later. A password is checked
+like a token's key, and a wrong name costs what a wrong password costs. Certificates are offered as the cloud service
+offers them, and refused, since there is nothing to check them against. docs/protocol/amqp.md#sasl.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
+from polybus.amqp.events import SaslInit
+from polybus.amqp.sasl import plain_credentials
 from polybus.errors import QuotaExceeded, Unauthorized
+from polybus.gateway.gateway import Gateway
 from polybus.gateway.sas import Rights, require
 from polybus.limits import AMQP_GRANTS_PER_CONNECTION
 
+_TOKENS_FOLLOW: Final = ("MSSBCBS", "ANONYMOUS")
 Scope = tuple[str, ...]
 """Folded segments of a path, empty for the whole namespace; see `sas.scope_of`."""
 
@@ -98,3 +107,18 @@ class Access:
 
     def _note_expiry(self) -> None:
         self.next_expiry_ms = min((held.expires_ms for held in self._held.values()), default=None)
+
+
+def log_in(gateway: Gateway, access: Access, init: SaslInit) -> bool:
+    """Whether the client is welcome; what a password allows, and where, is put into `access`."""
+    if init.mechanism in _TOKENS_FOLLOW:
+        return True
+    given = plain_credentials(init.initial_response) if init.mechanism == "PLAIN" else None
+    if given is None:
+        return False
+    try:
+        access.logins = gateway.check_password(given[0], given[1])
+        access.credentials = (given[0], given[1])
+    except Unauthorized:
+        return False
+    return True

@@ -35,11 +35,10 @@ from polybus.amqp.states import CLOSED, CLOSING
 from polybus.amqp.types import Symbol
 from polybus.clock import Clock
 from polybus.errors import QuotaExceeded, ShuttingDown, Unauthorized
-from polybus.gateway.amqp.access import Access
+from polybus.gateway.amqp.access import Access, log_in
 from polybus.gateway.amqp.attach import attach_link
 from polybus.gateway.amqp.errors import amqp_error, new_tracking_id
 from polybus.gateway.amqp.link_end import LinkEnd, SessionLinks
-from polybus.gateway.amqp.login import log_in
 from polybus.gateway.amqp.on_demand import Maker
 from polybus.gateway.amqp.requests import ReplyLink
 from polybus.gateway.amqp.transactions import ClientTransactions

@@ -11,8 +11,7 @@ from uuid import UUID
 from polybus.amqp.types import AmqpArray, Int, Timestamp
 from polybus.errors import ArgumentError, ArgumentOutOfRange, InvalidOperation
 from polybus.gateway.amqp.call import ManagementCall, ManagementReply, nothing
-from polybus.gateway.amqp.properties import check_properties
-from polybus.gateway.amqp.sections import client_message
+from polybus.gateway.amqp.sent_messages import check_properties, client_message
 from polybus.gateway.amqp.settling import Decision, count, properties_of, settle
 from polybus.limits import AMQP_DELETED_PREMIUM, AMQP_DELETED_STANDARD, AMQP_PEEKED_MESSAGES
 from polybus.message.message import Message

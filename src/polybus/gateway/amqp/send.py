@@ -16,11 +16,9 @@ from polybus.amqp.outcomes import ACCEPTED, ACCEPTED_BYTES, TransactionalState
 from polybus.amqp.types import Symbol
 from polybus.errors import DuplicateDropped, MessageTooLarge, NotImplementedByBus, PolybusError, ServerBusy
 from polybus.gateway.amqp.addresses import LinkNode
-from polybus.gateway.amqp.batch import BATCH_FORMAT, batch_messages
 from polybus.gateway.amqp.errors import new_tracking_id, rejected
 from polybus.gateway.amqp.link_end import LinkEnd
-from polybus.gateway.amqp.properties import check_properties
-from polybus.gateway.amqp.sections import client_message
+from polybus.gateway.amqp.sent_messages import BATCH_FORMAT, batch_messages, check_properties, client_message
 from polybus.gateway.sas import Rights
 from polybus.gateway.stats import EntityStats
 from polybus.limits import AMQP_SEND_CREDIT

@@ -23,7 +23,7 @@ from polybus.errors import (
     ProtocolError,
     ServerBusy,
 )
-from polybus.gateway.amqp.properties import check_properties
+from polybus.gateway.amqp.sent_messages import check_properties
 from polybus.gateway.bulk.arrow import ARROW_TYPE, ArrowReader, load_pyarrow
 from polybus.gateway.bulk.call import BulkCall, answer, generation, number_in, text_in
 from polybus.gateway.bulk.edits import edit_of

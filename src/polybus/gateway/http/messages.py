@@ -29,7 +29,7 @@ from polybus.errors import (
     SessionLockLost,
     ShuttingDown,
 )
-from polybus.gateway.amqp.properties import check_properties
+from polybus.gateway.amqp.sent_messages import check_properties
 from polybus.gateway.http.auth import authorize
 from polybus.gateway.http.errors import not_allowed, refusal
 from polybus.gateway.http.properties import (
