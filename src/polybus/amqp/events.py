@@ -107,6 +107,14 @@ class OutgoingDelivery:
         """Confirms the peer's decision, or refuses it; nothing leaves when the link is gone."""
         self.link.settle(self.delivery_id, outcome)
 
+    def hold(self, state: DeliveryState) -> None:
+        """Tells the peer what its decision is part of; the delivery stays unsettled, and it may decide anew."""
+        self.link.hold(self, state)
+
+    def settle_held(self, outcome: bytes | DeliveryState) -> None:
+        """Settles a delivery that was held, unless the peer has done so meanwhile."""
+        self.link.settle_held(self, outcome)
+
 
 class Disposed(ProtocolEvent):
     """The peer has decided on these deliveries of ours; unless `settled`, it waits for `Session.settle`."""

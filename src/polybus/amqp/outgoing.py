@@ -106,6 +106,15 @@ class OutgoingLink(Link):
         if self.state == ATTACHED:
             self.session.settle(delivery_id, outcome)
 
+    def hold(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
+        if self.state == ATTACHED:
+            self.session.hold(delivery, state)
+
+    def settle_held(self, delivery: OutgoingDelivery, outcome: bytes | DeliveryState) -> None:
+        if self.state == ATTACHED and self.session.unsettled.pop(delivery.delivery_id, None) is not None:
+            self.unsettled -= 1
+            self.session.settle(delivery.delivery_id, outcome)
+
     def drained(self) -> None:
         """Says that nothing more is at hand: what is left of the credit is used up, after all transfers."""
         if self.state != ATTACHED or not self.drain:

@@ -15,11 +15,12 @@ from polybus.amqp.frames import disposition, frame
 from polybus.amqp.incoming import IncomingLink
 from polybus.amqp.link import Link
 from polybus.amqp.outbox import serial_distance
-from polybus.amqp.outcomes import AmqpError, Rejected
+from polybus.amqp.outcomes import AmqpError, DeliveryState, Rejected
 from polybus.amqp.outgoing import OutgoingLink
 from polybus.amqp.performatives import Attach, Begin, Detach, End
 from polybus.amqp.states import ENDED, MAPPED, SESSION, step
 from polybus.amqp.traffic import (
+    Disposition,
     DispositionTail,
     TransferTail,
     scan_disposition,
@@ -226,10 +227,18 @@ class AmqpSession(SessionWriter):
                 return []
             delivery.link.unsettled -= 1
             return [delivery]
-        decided = [unsettled.pop(key) for key in _known(unsettled, first, last)]
+        known = sorted(_known(unsettled, first, last), key=lambda key: serial_distance(first, key))
+        decided = [unsettled.pop(key) for key in known]
         for delivery in decided:
             delivery.link.unsettled -= 1
         return decided
+
+    def hold(self, delivery: OutgoingDelivery, state: DeliveryState) -> None:
+        """Answers a decision without settling it: it is part of a transaction (AMQP 1.0 §4.4.4.2)."""
+        self.unsettled[delivery.delivery_id] = delivery
+        delivery.link.unsettled += 1
+        self.flush()
+        self.write(frame(self.channel, Disposition(False, delivery.delivery_id, delivery.delivery_id, False, state)))
 
     def _answer_unknown(self, first: int, last: int, known: list[OutgoingDelivery]) -> None:
         """The peer waits for a word on every delivery it names, also on those that are settled already.

@@ -13,6 +13,7 @@ from polybus.amqp.outcomes import (
     AmqpError,
     Declare,
     DeliveryState,
+    Discharge,
     Modified,
     Rejected,
     Released,
@@ -277,6 +278,60 @@ class TestSettlements:
         management = client.management("q")
         reply = management.ask("update-disposition", {"lock-tokens": [got.token], "disposition-status": "completed"})
         assert reply.status == 200
+
+    def test_after_a_rollback_a_delivery_can_be_decided_on_anew(self, sim: SimBus, client: Client) -> None:
+        """Over its link, as .NET, Java and proton do; proton gives it back."""
+        client.outcome(client.sender("q"), text("m"))
+        (got,) = got_from(client, "q")
+        coordinator = control(client)
+        for _ in range(3):
+            txn_id = declare(client, coordinator)
+            assert client.settle(got.id, within(txn_id, ACCEPTED)).descriptor == 0x34
+            discharge(client, coordinator, txn_id, fail=True)
+        client.dispose(got.id, Released(), settled=True)
+        (again,) = got_from(client, "q")
+        assert (again.number, again.delivery_count) == (got.number, 0)
+        assert client.settle(again.id, ACCEPTED).descriptor == 0x24
+        assert active(sim, "q") == 0
+
+    def test_a_commit_settles_what_the_client_has_not(self, client: Client) -> None:
+        client.outcome(client.sender("q"), text("m"))
+        (got,) = got_from(client, "q")
+        coordinator = control(client)
+        txn_id = declare(client, coordinator)
+        client.settle(got.id, within(txn_id, ACCEPTED))
+        client.transfer(coordinator, value(Discharge(txn_id, False).described()), 9)
+        (answer,) = [one for one in client.frames("disposition") if one.fields[0] is False]
+        assert (answer.fields[1], answer.fields[3], answer.fields[4].descriptor) == (got.id, True, 0x34)
+
+    def test_the_java_sdk_gets_it_back_at_once(self, sim: SimBus) -> None:
+        """It takes a settlement in a transaction for the last word, whatever becomes of the transaction."""
+        client = Client(sim).sasl("PLAIN", b"\x00root\x00" + KEYS["root"].encode())
+        client.opened(product="azure-messaging-servicebus").begun(9)
+        client.outcome(client.sender("q"), text("m"))
+        (got,) = got_from(client, "q")
+        coordinator = control(client)
+        txn_id = declare(client, coordinator)
+        client.settle(got.id, within(txn_id, ACCEPTED))
+        discharge(client, coordinator, txn_id, fail=True)
+        (again,) = got_from(client, "q")
+        assert (again.number, again.delivery_count) == (got.number, 1)
+
+    @pytest.mark.parametrize("settled_later", [False, True])
+    def test_a_settled_delivery_is_available_at_once_after_a_rollback(
+        self, client: Client, settled_later: bool
+    ) -> None:
+        """JMS settles before the transaction ends, and has forgotten the delivery then; its count is raised."""
+        client.outcome(client.sender("q"), text("m"))
+        (got,) = got_from(client, "q")
+        coordinator = control(client)
+        txn_id = declare(client, coordinator)
+        if settled_later:
+            client.settle(got.id, within(txn_id, ACCEPTED))
+        client.dispose(got.id, within(txn_id, ACCEPTED), settled=True)
+        discharge(client, coordinator, txn_id, fail=True)
+        (again,) = got_from(client, "q")
+        assert (again.number, again.delivery_count) == (got.number, 1)
 
     def test_a_lock_that_runs_out_before_the_commit_undoes_everything(self, sim: SimBus, client: Client) -> None:
         sender = client.sender("q")

@@ -75,7 +75,7 @@ _QUIET: Final = ("amqp:connection:forced", "amqp:unauthorized-access", "amqp:res
 """Conditions with which connections end in the course of things."""
 
 
-_READS_NO_REFUSALS: Final = "azure-messaging-servicebus"
+_JAVA_SDK: Final = "azure-messaging-servicebus"
 """The product that the Java SDK says it is when it opens a connection."""
 
 
@@ -163,7 +163,7 @@ class AmqpEndpoint:
     @property
     def transactions(self) -> ClientTransactions:
         if self._transactions is None:
-            self._transactions = ClientTransactions(self.namespace, self._reads_refusals)
+            self._transactions = ClientTransactions(self.namespace, not self.is_java_sdk)
         return self._transactions
 
     @property
@@ -177,10 +177,10 @@ class AmqpEndpoint:
         return "" if peer is None else peer.container_id
 
     @property
-    def _reads_refusals(self) -> bool:
-        """The Java SDK does not look at what becomes of a send in a transaction."""
+    def is_java_sdk(self) -> bool:
+        """The Java SDK reads no answers to sends in a transaction, and takes a settlement in one for the last word."""
         peer = self.connection.peer
-        return peer is None or (peer.properties or {}).get("product") != _READS_NO_REFUSALS
+        return peer is not None and (peer.properties or {}).get("product") == _JAVA_SDK
 
     @property
     def clock(self) -> Clock:
@@ -432,6 +432,7 @@ class AmqpEndpoint:
         elif isinstance(event, LinkDetached):
             end = event.link.context
             if isinstance(end, LinkEnd):
+                end.undecided(event.unsettled)
                 end.detached(event.unsent)
             if self._closing:
                 event.link.context = None  # a link and its end hold each other: nothing may wait for the collector

@@ -86,6 +86,9 @@ class LinkEnd:
     def disposed(self, outgoing: OutgoingDelivery, state: DeliveryState | None, settled: bool, now: Now) -> None:
         """The peer has decided on a delivery of ours."""
 
+    def undecided(self, deliveries: list[OutgoingDelivery]) -> None:
+        """The link is going, and the peer has not decided on these."""
+
     def detached(self, unsent: list[OutgoingDelivery]) -> None:
         """The link is gone; `unsent` never left."""
         del unsent

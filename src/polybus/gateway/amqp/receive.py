@@ -9,12 +9,14 @@ docs/protocol/amqp.md#lock-tokens.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import struct
 from collections import deque
 from typing import TYPE_CHECKING, Final
 
 from polybus.amqp.events import OutgoingDelivery
+from polybus.amqp.outcomes import Modified, Released, state_from
 from polybus.amqp.outgoing import OutgoingLink
 from polybus.errors import PolybusError
 from polybus.gateway.amqp.addresses import LinkNode
@@ -205,6 +207,21 @@ class ReceivingLink(SettlingLink):
         self._in_flight -= 1
         self.stats.refused(error)
         self.resume()
+
+    def undecided(self, deliveries: list[OutgoingDelivery]) -> None:
+        """What left stays locked, but for clients that say what is to become of it: JMS does (AMQP 1.0 §3.5.3)."""
+        source = self.link.attach.source
+        outcome = state_from(None if source is None else source.default_outcome)
+        if isinstance(outcome, Modified) and not outcome.delivery_failed:
+            outcome = Released()
+        if not isinstance(outcome, (Released, Modified)):
+            return
+        now = self.endpoint.clock.now()
+        for outgoing in deliveries:
+            held = outgoing.context
+            if isinstance(held, Delivery) and outgoing.delivery_id not in self.in_transactions:
+                with contextlib.suppress(PolybusError):  # its lock may have ended
+                    self.settle_without_answer(held, outcome, now)
 
     def detached(self, unsent: list[OutgoingDelivery]) -> None:
         self.credit = self._handed = 0

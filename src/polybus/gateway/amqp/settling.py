@@ -6,6 +6,7 @@ is rejected with an error, whatever was asked for. docs/protocol/amqp.md#outcome
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Final
 
 from polybus.amqp.events import OutgoingDelivery
@@ -119,11 +120,13 @@ def settle(held: Delivery, decision: Decision, now: Now, reply: Reply | None, co
 class SettlingLink(LinkEnd):
     """A link whose deliveries the client decides on."""
 
-    __slots__ = ("full", "outgoing", "stats")
+    __slots__ = ("full", "in_transactions", "outgoing", "stats")
 
     def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: LinkNode) -> None:
         super().__init__(endpoint, link, place, Rights.LISTEN)
         self.outgoing = link
+        self.in_transactions: dict[int, SettlementInTransaction] = {}
+        """By delivery-id: what waits for the end of a transaction."""
         self.full = False
         """The client has so many decisions to make that it gets no more messages."""
         self.stats = endpoint.gateway.stats.entity(place.namespace.name, place.stats_path())
@@ -133,24 +136,29 @@ class SettlingLink(LinkEnd):
         assert isinstance(held, Delivery), "a delivery of a receiving link holds the namespace's own"
         try:
             if settled:
-                self._settle_quietly(held, state, now)
+                self._settle_quietly(outgoing, held, state, now)
             elif isinstance(state, Accepted):
                 held.partition.complete(held, now, self._completed, outgoing)
                 self.endpoint.begun(0)
             elif isinstance(state, TransactionalState):
-                self._settle_in_transaction(outgoing, held, state)
+                self._settle_in_transaction(outgoing, held, state, False)
             else:
                 self._settle_otherwise(outgoing, held, state, now)
         except Exception as error:
-            self._refuse(outgoing, error, settled)
+            self.refuse_settlement(outgoing, error, settled)
         if self.full:
             self.resume()
 
-    def _settle_quietly(self, held: Delivery, state: DeliveryState | None, now: Now) -> None:
+    def _settle_quietly(
+        self, outgoing: OutgoingDelivery, held: Delivery, state: DeliveryState | None, now: Now
+    ) -> None:
         """The client has settled on its side and waits for nothing."""
         if isinstance(state, TransactionalState):
-            self._hold_in_transaction(held, state).then(self._held_quietly)
-            return
+            self._settle_in_transaction(outgoing, held, state, True)
+        else:
+            self.settle_without_answer(held, state, now)
+
+    def settle_without_answer(self, held: Delivery, state: DeliveryState | None, now: Now) -> None:
         decision = decision_of(state)
         if decision is None:
             held.partition.release(held, now, None, None)
@@ -181,7 +189,7 @@ class SettlingLink(LinkEnd):
             context.settle(ACCEPTED_BYTES)
             self.endpoint.wake()
         else:
-            self._refuse(context, error, False)
+            self.refuse_settlement(context, error, False)
         self.endpoint.ended(0)
 
     def _released(self, context: object, result: object, error: PolybusError | None) -> None:
@@ -191,7 +199,7 @@ class SettlingLink(LinkEnd):
             context.settle(RELEASED_BYTES)
             self.endpoint.wake()
         else:
-            self._refuse(context, error, False)
+            self.refuse_settlement(context, error, False)
 
     def _abandoned(self, context: object, result: object, error: PolybusError | None) -> None:
         del result
@@ -212,10 +220,10 @@ class SettlingLink(LinkEnd):
             context.settle(CONFIRMATIONS[outcome])
             self.endpoint.wake()
         else:
-            self._refuse(context, error, False)
+            self.refuse_settlement(context, error, False)
         self.endpoint.ended(0)
 
-    def _refuse(self, outgoing: OutgoingDelivery, error: Exception, settled: bool) -> None:
+    def refuse_settlement(self, outgoing: OutgoingDelivery, error: Exception, settled: bool) -> None:
         tracking_id = self._note_refusal(error)
         if not settled:
             outgoing.settle(rejected(error, tracking_id))
@@ -230,28 +238,19 @@ class SettlingLink(LinkEnd):
 
     # Transactions
 
-    def _settle_in_transaction(self, outgoing: OutgoingDelivery, held: Delivery, state: TransactionalState) -> None:
-        self._hold_in_transaction(held, state).then(
-            lambda promise: self._held_in_transaction(outgoing, state, promise)
-        )
-
-    def _held_in_transaction(
-        self, outgoing: OutgoingDelivery, state: TransactionalState, promise: Promise[None]
+    def _settle_in_transaction(
+        self, outgoing: OutgoingDelivery, held: Delivery, state: TransactionalState, settled: bool
     ) -> None:
-        try:
-            promise.result()
-        except PolybusError as error:
-            self._refuse(outgoing, error, False)
-        else:
-            outgoing.settle(TransactionalState(state.txn_id, confirmation_of(state.outcome)))
-            self.endpoint.wake()
-
-    def _held_quietly(self, promise: Promise[None]) -> None:
-        try:
-            promise.result()
-        except PolybusError as error:
-            self._note_refusal(error)
-            self.endpoint.wake()
+        """Until the end of the transaction the delivery is unsettled; a client may say later that it has settled it."""
+        before = self.in_transactions.get(outgoing.delivery_id)
+        if before is not None and before.txn_id == state.txn_id:
+            before.settled = before.settled or settled
+            if not settled:
+                outgoing.hold(before.answer)
+            return
+        answer = TransactionalState(state.txn_id, confirmation_of(state.outcome))
+        waiting = SettlementInTransaction(self, outgoing, held, answer, settled)
+        self._hold_in_transaction(held, state).then(waiting.held_by_partition)
 
     def _hold_in_transaction(self, held: Delivery, state: TransactionalState) -> Promise[None]:
         decision = decision_of(state.outcome)
@@ -260,6 +259,69 @@ class SettlingLink(LinkEnd):
         place = self.place
         assert place is not None, "messages are received from a place"
         return self.endpoint.transactions.settle(state.txn_id, place.entity, held, decision)
+
+
+class SettlementInTransaction:
+    """A delivery whose settlement waits for its transaction.
+
+    Committed, it is settled. Rolled back, a delivery that the client has not settled is as it was before: its receiver
+    still holds the lock, and may decide anew. One that the client has settled it has forgotten, and so has the Java SDK
+    in any case: the message is given back at once, as one that was delivered in vain
+    (docs/protocol/transactions.md#rollback).
+    """
+
+    __slots__ = ("_held", "_link", "_outgoing", "answer", "settled")
+
+    def __init__(
+        self,
+        link: SettlingLink,
+        outgoing: OutgoingDelivery,
+        held: Delivery,
+        answer: TransactionalState,
+        settled: bool,
+    ) -> None:
+        self._link = link
+        self._outgoing = outgoing
+        self._held = held
+        self.answer = answer
+        self.settled = settled
+
+    @property
+    def txn_id(self) -> bytes:
+        return self.answer.txn_id
+
+    def held_by_partition(self, promise: Promise[None]) -> None:
+        """The partition has taken the settlement into the transaction, or has not."""
+        try:
+            promise.result()
+        except PolybusError as error:
+            self._link.refuse_settlement(self._outgoing, error, self.settled)
+            return
+        self._link.in_transactions[self._outgoing.delivery_id] = self
+        if not self.settled:
+            self._outgoing.hold(self.answer)
+        self._link.endpoint.transactions.follow(self.txn_id, self)
+        self._link.endpoint.wake()
+
+    def _forget(self) -> None:
+        if self._link.in_transactions.get(self._outgoing.delivery_id) is self:
+            del self._link.in_transactions[self._outgoing.delivery_id]
+
+    def committed(self) -> None:
+        self._forget()
+        if not self.settled:
+            self._outgoing.settle_held(self.answer)
+            self._link.endpoint.wake()
+
+    def rolled_back(self) -> None:
+        self._forget()
+        endpoint = self._link.endpoint
+        if not self.settled and not endpoint.is_java_sdk:
+            return
+        with contextlib.suppress(PolybusError):  # its lock may have ended meanwhile
+            settle(self._held, Decision(ABANDON), endpoint.clock.now(), None, None)
+        self._outgoing.settle_held(MODIFIED_BYTES)
+        endpoint.wake()
 
 
 def confirmation_of(outcome: DeliveryState | None) -> DeliveryState | None:

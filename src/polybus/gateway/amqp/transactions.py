@@ -7,6 +7,8 @@ of its own: then sends to other entities go through the session's first one (doc
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from polybus.errors import InvalidOperation, QuotaExceeded, TransactionRolledBack, TransactionUnknown
 from polybus.gateway.amqp.link_end import LinkEnd, SessionLinks
 from polybus.gateway.amqp.settling import Decision
@@ -20,13 +22,33 @@ from polybus.namespace.namespace import Namespace
 from polybus.promise import Promise
 
 
+class HeldSettlement(Protocol):
+    """A delivery whose settlement waits for a transaction, as the transaction sees it."""
+
+    def committed(self) -> None: ...
+
+    def rolled_back(self) -> None: ...
+
+
 class _OpenTransaction:
-    __slots__ = ("owner", "send_refused", "transaction")
+    __slots__ = ("owner", "send_refused", "settlements", "transaction")
 
     def __init__(self, owner: LinkEnd, transaction: Transaction) -> None:
         self.owner = owner
         self.transaction = transaction
         self.send_refused = False
+        self.settlements: list[HeldSettlement] = []
+        transaction.on_roll_back = self.rolled_back
+
+    def rolled_back(self) -> None:
+        held, self.settlements = self.settlements, []
+        for settlement in held:
+            settlement.rolled_back()
+
+    def committed(self) -> None:
+        held, self.settlements = self.settlements, []
+        for settlement in held:
+            settlement.committed()
 
 
 class ClientTransactions:
@@ -93,6 +115,14 @@ class ClientTransactions:
             entity, held, decision.outcome, decision.reason, decision.description, decision.properties
         )
 
+    def follow(self, txn_id: bytes, settlement: HeldSettlement) -> None:
+        """Tells of the transaction's end; it is gone already where that came first."""
+        found = self._open.get(txn_id)
+        if found is None or found.transaction.done:
+            settlement.rolled_back()
+        else:
+            found.settlements.append(settlement)
+
     def change_rule(self, txn_id: bytes, topic: Entity, change: RuleChange) -> None:
         """Adds a change of a subscription's rules to a transaction."""
         self._find(txn_id).transaction.change_rule(topic, change)
@@ -103,6 +133,7 @@ class ClientTransactions:
         del self._open[txn_id]
         unread = found.send_refused and not self._reads_refusals
         await self._namespace.transactions.discharge(found.transaction, fail or unread)
+        found.committed()
         if unread and not fail:
             raise TransactionRolledBack("A send of the transaction was refused, so that it was rolled back.")
 

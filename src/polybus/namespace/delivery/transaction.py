@@ -7,6 +7,7 @@ same batch; settlements elsewhere are refused. Until the commit everything is me
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from typing import Final
 
 from polybus.clock import Clock
@@ -60,6 +61,8 @@ class Transaction:
         self._clock = clock
         self._rules = rules
         self._rule_changes: list[RuleChange] = []
+        self.on_roll_back: Callable[[], None] | None = None
+        """Called once it is rolled back, whoever did it: what it was to settle can be settled otherwise then."""
         self._keys: dict[int, str] = {}
 
     def send(self, entity: Entity, messages: list[Message], via: Entity | None = None) -> None:
@@ -202,6 +205,8 @@ class Transaction:
     def _forget_work(self) -> None:
         if self.partition is not None:
             self.partition.roll_back(self.work)
+        if self.on_roll_back is not None:
+            self.on_roll_back()
 
     def finish(self) -> None:
         self.done = True

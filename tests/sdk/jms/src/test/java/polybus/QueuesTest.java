@@ -158,6 +158,20 @@ class QueuesTest {
     }
 
     @Test
+    void whatAClosedConsumerHadPrefetchedIsThereForOthers() throws Exception {
+        try (Jms jms = new Jms()) {
+            Session session = jms.session();
+            Queue queue = Jms.queue(session);
+            Jms.send(session, session.createProducer(queue), "a", "b", "c");
+            MessageConsumer first = session.createConsumer(queue);
+            assertEquals("a", Jms.text(first.receive(Jms.WAIT)));
+            first.close();
+            MessageConsumer second = session.createConsumer(queue);
+            assertEquals(List.of("b", "c"), Jms.take(second, 2));
+        }
+    }
+
+    @Test
     void makingNeedsTheRightToManage() throws Exception {
         String name = System.getenv("POLYBUS_WORKER_NAME");
         try (Jms root = new Jms(); Jms worker = new Jms("", null, name, System.getenv("POLYBUS_WORKER_KEY"))) {
