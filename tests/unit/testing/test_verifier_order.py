@@ -143,6 +143,12 @@ class TestIntegrity:
         assert kinds([send("m", **{field: "x"})], final(stored("m", 1, **{field: "x"}))) == set()  # type: ignore[arg-type]
         assert kinds([send("m", **{field: "x"})], final(stored("m", 1, **{field: "y"}))) == {FindingKind.CORRUPTED}  # type: ignore[arg-type]
 
+    def test_a_sessions_id_may_be_shown_as_the_key_that_its_sender_left_out(self) -> None:
+        assert kinds([send("m", session="s")], final(stored("m", 1, session="s", key="s"))) == set()
+        assert kinds([send("m", session="s")], final(stored("m", 1, session="s", key="t"))) == {FindingKind.CORRUPTED}
+        keyed = [send("m", session="s", key="s")]
+        assert kinds(keyed, final(stored("m", 1, session="s"))) == {FindingKind.CORRUPTED}
+
 
 class TestTiming:
     SCHEDULE = ev(Op.SCHEDULE, 0, message_id="m", number=1, due_ms=WALL + 500)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polybus.numbering import partition_of
-from polybus.testing.history import DELIVERIES, FAILED, Op
+from polybus.testing.history import DELIVERIES, FAILED, Event, Op
 from polybus.testing.verifier.check import Check, Facts, Handler
 from polybus.testing.verifier.ledger import EntityLedger
 from polybus.testing.verifier.timeline import Span
@@ -110,6 +110,11 @@ class Integrity(Check):
             return f"body {digest}, sent as {sent[0].digest}"
         if all(event.session != session for event in sent):
             return f"session {session!r}, sent as {sent[0].session!r}"
-        if all(event.key != key for event in sent):
+        if all(key not in _keys(event) for event in sent):
             return f"key {key!r}, sent as {sent[0].key!r}"
         return None
+
+
+def _keys(sent: Event) -> tuple[str | None, ...]:
+    """The keys under which a message may be seen: its own, or none, for which a bus may show its session's id."""
+    return (sent.key,) if sent.key is not None else (None, sent.session)
