@@ -95,7 +95,7 @@ def test_the_key_of_one_queue_opens_that_one(stranger: Hand, bus: Bus) -> None:
     stranger.log_in("own", rule.primary_key or "", entity="mine")
     expect(stranger.page.get_by_role("link", name="mine", exact=True)).to_be_visible()
     stranger.sees_no("not-mine", "link")
-    stranger.sees_no("Stores", "link")
+    stranger.sees_no("Node and stores", "link")
 
 
 def test_a_session_that_has_ended_asks_again(stranger: Hand) -> None:

@@ -20,6 +20,10 @@ def test_figures_move_without_a_click(hand: Hand, bus: Bus) -> None:
     expect(row.locator("td").nth(1)).to_have_text("10")
     expect(hand.figure("Incoming")).not_to_have_text(re.compile(r"^\D|^0 "))
     expect(row.locator("polyline")).to_have_count(1)
+    node = hand.page.get_by_role("region", name="Node")
+    expect(node).to_contain_text("healthy")
+    expect(node).to_contain_text("4 of 4")
+    expect(node).to_contain_text("% of a core")
     assert hand.clicks == 0
 
 

@@ -136,6 +136,39 @@ def test_live_figures_need_a_key_and_tell_of_every_entity(server: Server) -> Non
     partitions = frame["focus"]["partitions"]
     assert sum(each["entered"] for each in partitions) == sum(each["counts"]["active"] for each in partitions) == 1
     assert len(frame["history"]) == 1
+    assert frame["node"]["uptime_s"] >= 0
+
+
+def test_an_entity_that_goes_while_somebody_watches_is_no_longer_told(server: Server) -> None:
+    server.wait(server.namespace.management.create(QueueDescription(path="short-lived")))
+    url = f"{server.url}/$polybus/console/live?focus=short-lived"
+    with httpx.stream("GET", url, headers=token(server), timeout=30) as answer:
+        frames = (json.loads(line[6:]) for line in answer.iter_lines() if line.startswith("data: "))
+        assert [each["path"] for each in next(frames)["entities"]] == ["short-lived"]
+        server.wait(server.namespace.management.delete("short-lived"))
+        after = next(frames)
+        assert (after["entities"], after["focus"]) == ([], None)
+
+
+def test_only_so_many_may_watch_and_a_place_is_free_again_when_one_goes(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from polybus import limits
+
+    monkeypatch.setattr(limits, "LIVE_STREAMS", 1)
+    url = f"{server.url}/$polybus/console/live"
+    with httpx.stream("GET", url, headers=token(server), timeout=30) as first:
+        lines = first.iter_lines()
+        assert next(lines) == "event: figures"
+        with httpx.stream("GET", url, headers=token(server), timeout=30) as second:
+            assert second.status_code == 503
+        assert next(lines).startswith("data: ")
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with httpx.stream("GET", url, headers=token(server), timeout=30) as again:
+            if again.status_code == 200:
+                return
+    raise AssertionError("the place of a page that was closed stayed taken")
 
 
 def test_what_only_managers_may_know_is_not_told_to_others(server: Server) -> None:

@@ -73,16 +73,8 @@ function took(frame) {
     frame.byPath.set(entity.path.toLowerCase(), entity);
   }
   frame.total = { ...total, rates: remember("", seconds, total) };
-  if (frame.focus) {
-    const sum = { entered: 0, known: false };
-    for (const each of frame.focus.partitions) {
-      each.rate = partitionRate(each, seconds);
-      if (each.rate !== null) {
-        sum.entered += each.rate;
-        sum.known = true;
-      }
-    }
-  }
+  frame.node.cpu = processor(frame.node.cpu_s, seconds);
+  for (const each of frame.focus?.partitions ?? []) each.rate = partitionRate(each, seconds);
   figures.set(frame);
 }
 
@@ -101,6 +93,15 @@ function remember(path, seconds, { in: came, out: went, active, dead_letter }) {
 function between(before, after) {
   const s = (after.time_ms - before.time_ms) / 1000;
   return s > 0 ? { in: Math.max(0, after.in - before.in) / s, out: Math.max(0, after.out - before.out) / s } : { in: 0, out: 0 };
+}
+
+let worked = null;
+
+/** The share of one core that the bus has used since the last time, or null. */
+function processor(cpu, seconds) {
+  const last = worked;
+  worked = { cpu, seconds };
+  return last && seconds > last.seconds && cpu >= last.cpu ? (cpu - last.cpu) / (seconds - last.seconds) : null;
 }
 
 function partitionRate(each, seconds) {

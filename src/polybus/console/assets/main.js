@@ -56,7 +56,7 @@ function links() {
     !entity && ["", "overview", "Overview"],
     ["entities", "queue", "Queues and topics"],
     !entity && may("Manage") && ["pipelines", "pipeline", "Pipelines"],
-    !entity && ["stores", "store", "Stores"],
+    !entity && ["stores", "store", "Node and stores"],
     !entity && faults && may("Manage") && ["faults", "fault", "Faults and clock"],
   ].filter(Boolean);
 }

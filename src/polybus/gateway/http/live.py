@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import time
 from collections import deque
 from collections.abc import AsyncIterator
@@ -19,9 +20,10 @@ from starlette.responses import Response, StreamingResponse
 
 from polybus import limits
 from polybus.asyncio_bridge import run
-from polybus.errors import BusError, ServerBusy, Unauthorized
+from polybus.errors import BusError, ServerBusy, StoreError, Unauthorized
 from polybus.gateway.gateway import Gateway, Grant
 from polybus.gateway.http.auth import authorize_any
+from polybus.gateway.http.metrics import STARTED_S, resident_bytes
 from polybus.gateway.http.partitions import entity_overview
 from polybus.gateway.http.request import HttpCall
 from polybus.gateway.sas import Rights
@@ -32,6 +34,8 @@ from polybus.namespace.observation import Observed, observe
 from polybus.namespace.pipeline.ranges import log_ends, main_log
 
 EVENTS_TYPE = "text/event-stream"
+_TOTALS = ("active", "dead_letter", "in", "out")
+"""What is summed up over all; a message of a topic lies in its subscriptions."""
 Frame = dict[str, Any]
 
 
@@ -62,14 +66,14 @@ class Live:
                     return
                 sample = self._sample(call.namespace, scope)
                 await sample.refresh()
-                frame = {**sample.frame, "stores": _stores(self._gateway, grant)}
+                frame: Frame = {"node": _node(), "stores": _stores(self._gateway, grant)}
                 if not scope and grant.rights & Rights.MANAGE == Rights.MANAGE:
                     frame["pipelines"] = [told.short() for told in self._gateway.pipelines.of(call.namespace)]
                 if first:
                     frame["history"] = list(sample.history)
                 if focus:
                     frame["focus"] = await _focus(call.namespace, focus, scope)
-                yield _event("figures", frame)
+                yield _event("figures", frame, sample.text)
                 first = False
                 await asyncio.sleep(sample.pause_s)
         finally:
@@ -85,8 +89,10 @@ class Live:
         return found
 
 
-def _event(name: str, value: object) -> bytes:
-    return f"event: {name}\ndata: {json.dumps(value)}\n\n".encode()
+def _event(name: str, value: Frame, more: str = "") -> bytes:
+    """An event with an object in JSON; `more` are further members of it, ready made."""
+    own = json.dumps(value)[1:-1]
+    return f"event: {name}\ndata: {{{more}{', ' if more and own else ''}{own}}}\n\n".encode()
 
 
 class _Sample:
@@ -98,7 +104,8 @@ class _Sample:
         self._scope = scope
         self._counted_s = 0.0
         self._counting: asyncio.Task[None] | None = None
-        self.frame: Frame = {}
+        self.text = ""
+        """What all who watch are told, as members of an object in JSON: it is made once for all of them."""
         self.pause_s = limits.LIVE_SECONDS
         self.history: deque[Frame] = deque(maxlen=limits.LIVE_HISTORY)
         """Totals of the past, for whoever begins to watch now."""
@@ -116,28 +123,42 @@ class _Sample:
         self._counting = None
 
     async def _count(self) -> None:
-        started_s = time.monotonic()
-        namespace, busy_s = self._namespace, 0.0
-        entities: list[Frame] = []
-        for entity in self._entities():
-            entities += await _entity_figures(self._gateway, namespace, entity)
-            if len(entities) % limits.LIVE_ENTITIES_PER_TURN == 0:
+        started_s, busy_s = time.monotonic(), 0.0
+        texts: list[str] = []
+        total = dict.fromkeys(_TOTALS, 0)
+        for number, entity in enumerate(self._entities(), 1):
+            for figures in await self._figures(entity):
+                texts.append(json.dumps(figures))
+                for name in _TOTALS:
+                    total[name] += figures[name]
+            if number % limits.LIVE_ENTITIES_PER_TURN == 0:
                 busy_s += time.monotonic() - started_s
                 await asyncio.sleep(0)
                 started_s = time.monotonic()
         busy_s += time.monotonic() - started_s
         self.pause_s = max(limits.LIVE_SECONDS, busy_s * limits.LIVE_IDLE_SHARE)
-        now_ms = namespace.bus.clock.now().wall_ms
-        self.frame = {
-            "time_ms": int(time.time() * 1000),
-            "clock_ms": now_ms,
+        time_ms = int(time.time() * 1000)
+        self.text = f'{self._head(time_ms)}, "entities": [{", ".join(texts)}]'
+        self.history.append({"time_ms": time_ms, **total})
+        self._counted_s = time.monotonic()
+
+    def _head(self, time_ms: int) -> str:
+        namespace = self._namespace
+        head = {
+            "time_ms": time_ms,
+            "clock_ms": namespace.bus.clock.now().wall_ms,
             "connections": self._gateway.stats.active_connections,
             "rerouted": namespace.sender.rerouted,
             "refused": namespace.sender.refused,
-            "entities": entities,
         }
-        self.history.append({"time_ms": self.frame["time_ms"], **_totals(entities)})
-        self._counted_s = time.monotonic()
+        return json.dumps(head)[1:-1]
+
+    async def _figures(self, entity: Entity) -> list[Frame]:
+        """Of one that is deleted meanwhile there are none."""
+        try:
+            return await _entity_figures(self._gateway, self._namespace, entity)
+        except (BusError, StoreError):
+            return []
 
     def _entities(self) -> list[Entity]:
         if not self._scope:
@@ -189,10 +210,14 @@ def _figures(gateway: Gateway, namespace: Namespace, path: str, kind: str, seen:
     }
 
 
-def _totals(entities: list[Frame]) -> Frame:
-    """Sums over all; a message of a topic lies in its subscriptions."""
-    names = ("active", "dead_letter", "in", "out")
-    return {name: sum(entity[name] for entity in entities) for name in names}
+def _node() -> Frame:
+    """The process as it is."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return {
+        "uptime_s": int(time.time() - STARTED_S),
+        "cpu_s": used.ru_utime + used.ru_stime,
+        "resident_bytes": resident_bytes(),
+    }
 
 
 def _stores(gateway: Gateway, grant: Grant) -> list[Frame]:

@@ -82,7 +82,7 @@ _COUNTERS = {
 _HISTOGRAMS = {"servicebus_server_send_latency_seconds": "Time from a send's arrival to its acceptance."}
 _BOUNDS_BITS = range(6, LATENCY_BUCKETS - 1, 2)
 """Bounds of the histogram, in bits of microseconds: from 64 µs to 16 s, each four times the one before."""
-_STARTED_S = time.time()
+STARTED_S = time.time()
 
 
 class Exposition:
@@ -128,14 +128,14 @@ async def metrics(gateway: Gateway, *, per_entity: bool = True) -> Response:
 def _process(page: Exposition) -> None:
     used = resource.getrusage(resource.RUSAGE_SELF)
     page.add("process_cpu_seconds_total", {}, used.ru_utime + used.ru_stime)
-    page.add("process_start_time_seconds", {}, _STARTED_S)
-    resident = _resident_bytes()
+    page.add("process_start_time_seconds", {}, STARTED_S)
+    resident = resident_bytes()
     if resident is not None:
         page.add("process_resident_memory_bytes", {}, resident)
     page.add("servicebus_build_info", {"version": __version__}, 1)
 
 
-def _resident_bytes() -> int | None:
+def resident_bytes() -> int | None:
     try:
         with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123
             return int(statm.read().split()[1]) * resource.getpagesize()

@@ -5,7 +5,7 @@ import { figures, history } from "../live.js";
 import { useValue } from "../state.js";
 import { Badge, Card, Empty, Figure, Page } from "../ui.js";
 import { address, EntityTable } from "./entities.js";
-import { StoreTable } from "./stores.js";
+import { NodeFacts, StoreTable } from "./stores.js";
 
 export function Overview() {
   const frame = useValue(figures);
@@ -28,7 +28,8 @@ export function Overview() {
       <${Card} title="Busiest queues and subscriptions" flush aside=${html`<a href="#/entities">All entities</a>`}>
         ${busiest.length ? html`<${EntityTable} entities=${busiest} />` : html`<${Empty} title="No queues or topics yet"><a href="#/entities">Create the first one</a><//>`}
       <//>
-      <${Card} title="Messaging stores" flush aside="This node's stores, each with its partitions"><${StoreTable} stores=${frame.stores} /><//>
+      <${Card} title="Node"><${NodeFacts} frame=${frame} /><//>
+      <${Card} title="Messaging stores" flush><${StoreTable} stores=${frame.stores} /><//>
     <//>
   `;
 }

@@ -1,8 +1,8 @@
 // The messaging stores of this node.
 import { html } from "../html.js";
-import { bytes, count, short } from "../format.js";
+import { age, bytes, count, short } from "../format.js";
 import { figures } from "../live.js";
-import { useValue } from "../state.js";
+import { session, useValue } from "../state.js";
 import { Badge, Card, Empty, Page } from "../ui.js";
 
 export const StoreState = ({ store }) => {
@@ -35,12 +35,28 @@ export const StoreTable = ({ stores }) => html`
   </table>
 `;
 
+/** The process that serves the page: one node with all its stores. */
+export const NodeFacts = ({ frame }) => {
+  const up = frame.stores.filter((each) => each.available).length;
+  return html`
+    <dl class="facts">
+      <div><dt>Health</dt><dd>${up === frame.stores.length ? html`<${Badge} kind="good">healthy<//>` : html`<${Badge} kind=${up ? "warn" : "bad"}>${up ? "degraded" : "down"}<//>`}</dd></div>
+      <div><dt>Stores that work</dt><dd>${up} of ${frame.stores.length}</dd></div>
+      <div><dt>Running for</dt><dd>${age(frame.node.uptime_s * 1000)}</dd></div>
+      <div><dt>Processor</dt><dd>${frame.node.cpu === null ? "–" : `${Math.round(frame.node.cpu * 100)} % of a core`}</dd></div>
+      <div><dt>Memory</dt><dd>${bytes(frame.node.resident_bytes)}</dd></div>
+      <div><dt>Version</dt><dd>${session.value.version} (${session.value.build})</dd></div>
+    </dl>
+  `;
+};
+
 export function Stores() {
   const frame = useValue(figures);
-  if (!frame) return html`<${Page} title="Stores"><${Empty} title="Listening to the bus…" /><//>`;
+  if (!frame) return html`<${Page} title="Node and stores"><${Empty} title="Listening to the bus…" /><//>`;
   return html`
-    <${Page} title="Stores" sub="Every partition lies in one messaging store; what is accepted is synced there first.">
-      <${Card} flush label="Stores"><${StoreTable} stores=${frame.stores} /><//>
+    <${Page} title="Node and stores" sub="Every partition lies in one messaging store; what is accepted is synced there first.">
+      <${Card} title="Node"><${NodeFacts} frame=${frame} /><//>
+      <${Card} title="Messaging stores" flush><${StoreTable} stores=${frame.stores} /><//>
       <div class="figures">
         <div class="figure"><span class="label">Sends taken over by another partition</span><span class="value">${short(frame.rerouted)}</span></div>
         <div class="figure"><span class="label">Sends that no partition could take</span><span class="value">${short(frame.refused)}</span></div>
