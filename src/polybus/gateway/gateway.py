@@ -31,6 +31,7 @@ from polybus.gateway.sas import (
 )
 from polybus.gateway.sockets import Sockets
 from polybus.gateway.stats import Stats
+from polybus.gateway.telemetry import open_telemetry
 from polybus.gateway.turns import Turns
 from polybus.namespace.bus import Bus
 from polybus.namespace.entities.description import AuthorizationRule
@@ -89,6 +90,8 @@ class Gateway:
         """Whether clients' links make the entities that they ask for (docs/protocol/amqp.md#on-demand)."""
         self.turns = Turns()
         self.stats = Stats()
+        self.telemetry = open_telemetry(self.stats)
+        """Spans and metrics for OpenTelemetry; None where it is not set up."""
         self.pipelines = PipelineBoard()
         self.sockets = Sockets(len(bus.stores))
         self.own_names = OwnNames()

@@ -161,6 +161,11 @@ class ReceivingLink(SettlingLink):
     # Messages
 
     def deliver(self, delivery: Delivery) -> None:
+        telemetry = self.endpoint.gateway.telemetry
+        if telemetry is not None and self.place is not None:
+            telemetry.delivered(
+                self.place.path, delivery.message, delivery.enqueued_ms, delivery.sequence, delivery.delivery_count
+            )
         if self.deletes:
             self._deliver_removed(delivery)
             return

@@ -21,6 +21,7 @@ from polybus.gateway.amqp.link_end import LinkEnd
 from polybus.gateway.amqp.sent_messages import BATCH_FORMAT, batch_messages, check_properties, client_message
 from polybus.gateway.sas import Rights
 from polybus.gateway.stats import EntityStats
+from polybus.gateway.telemetry import TracedSend
 from polybus.limits import AMQP_SEND_CREDIT
 from polybus.message.message import Message
 from polybus.namespace.entities.entity import Entity
@@ -41,7 +42,7 @@ BATCH_SIZE: Final = "com.microsoft:max-message-batch-size"
 class _Sending:
     """A send that is under way."""
 
-    __slots__ = ("arrived_s", "bytes", "delivery_id", "messages", "stats", "tells_duplicates")
+    __slots__ = ("arrived_s", "bytes", "delivery_id", "messages", "stats", "tells_duplicates", "traced")
 
     def __init__(self, stats: EntityStats, delivery: IncomingDelivery, messages: int, tells_duplicates: bool) -> None:
         self.stats = stats
@@ -49,6 +50,7 @@ class _Sending:
         self.messages = messages
         self.bytes = len(delivery.payload)
         self.arrived_s = time.perf_counter()
+        self.traced: TracedSend | None = None
         self.tells_duplicates = tells_duplicates
         """Whether the sender wants to hear that something was dropped."""
 
@@ -130,6 +132,9 @@ class SendingLink(LinkEnd):
         if delivery.state is not None or via is not None:
             self._send_otherwise(target, via, delivery, messages, sending)
             return
+        telemetry = self.endpoint.gateway.telemetry
+        if telemetry is not None:
+            sending.traced = telemetry.sending(target.name, messages)
         self.endpoint.begun(sending.bytes)
         try:
             self.namespace.send(target, messages, self._answered, sending)
@@ -142,6 +147,10 @@ class SendingLink(LinkEnd):
         assert isinstance(context, _Sending)
         if error is None and context.tells_duplicates:
             error = _dropped(result)
+        if context.traced is not None:
+            telemetry = self.endpoint.gateway.telemetry
+            if telemetry is not None:
+                telemetry.sent(context.traced, error)
         if error is None:
             _count(context)
             self._incoming.settle_incoming(context.delivery_id, ACCEPTED_BYTES)

@@ -186,11 +186,18 @@ class SettlingLink(LinkEnd):
         assert isinstance(context, OutgoingDelivery)
         if error is None:
             self.stats.completed += 1
+            if self.endpoint.gateway.telemetry is not None:
+                self._trace_settled(context, COMPLETE)
             context.settle(ACCEPTED_BYTES)
             self.endpoint.wake()
         else:
             self.refuse_settlement(context, error, False)
         self.endpoint.ended(0)
+
+    def _trace_settled(self, outgoing: OutgoingDelivery, outcome: str) -> None:
+        telemetry, held = self.endpoint.gateway.telemetry, outgoing.context
+        if telemetry is not None and self.place is not None and isinstance(held, Delivery):
+            telemetry.settled(self.place.path, held.message, outcome)
 
     def _released(self, context: object, result: object, error: PolybusError | None) -> None:
         del result
@@ -217,6 +224,8 @@ class SettlingLink(LinkEnd):
         assert isinstance(context, OutgoingDelivery)
         if error is None:
             count(self.stats, outcome)
+            if self.endpoint.gateway.telemetry is not None:
+                self._trace_settled(context, outcome)
             context.settle(CONFIRMATIONS[outcome])
             self.endpoint.wake()
         else:
