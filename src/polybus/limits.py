@@ -136,6 +136,8 @@ AMQP_FRAMES_PER_DELIVERY = 8_192
 """Five times what the largest message needs in full frames; enough for 4 MiB in the smallest frames."""
 AMQP_UNSIZED_LINK_BYTES = 1024 * 1024
 """The largest message on a link that announces no limit of its own: tokens and management requests."""
+AMQP_TOKEN_BYTES = 32 * 1024
+"""A request that shows a token: the longest tokens have 16 KiB. Who sends it is unknown until it is read."""
 AMQP_PARTIAL_BYTES = PREMIUM_MESSAGE_BYTES_MAX + 32 * 1024 * 1024
 """Bytes of unfinished deliveries of one connection: one of the largest, and room beside it."""
 AMQP_STRANGER_BYTES = 128 * 1024

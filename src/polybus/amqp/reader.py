@@ -100,6 +100,7 @@ class FrameReader:
         self.now_ms = now_ms
         self._frames_left = AMQP_TURN_FRAMES
         self._field_bytes_left = AMQP_TURN_FIELD_BYTES
+        self.unread = False
         events: list[ProtocolEvent] = []
         if self.state != CLOSED:
             self._read(self._inbox.join(data), events)

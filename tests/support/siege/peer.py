@@ -42,7 +42,8 @@ class Peer:
         self.send(SASL_HEADER + frame(0, init, SASL_FRAME))
         self.until("sasl-outcome")
         self.send(AMQP_HEADER + frame(0, Open("peer", "localhost", 65536)))
-        self.until("open")
+        if self.until("open") is None:
+            raise ConnectionError("the server does not answer")
 
     def __enter__(self) -> Peer:
         return self

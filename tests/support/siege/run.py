@@ -42,6 +42,7 @@ class Verdict:
     step: str
     grown: int
     descriptors: int
+    took_s: float
 
     @property
     def faults(self) -> list[str]:
@@ -115,10 +116,12 @@ def fill(server: WatchedServer) -> None:
 
 def judge(server: WatchedServer, scene: Scene, attack: Attack) -> Verdict:
     before = server.cost()
+    begun = time.monotonic()
     attack.run(scene)
+    took_s = time.monotonic() - begun
     after = server.cost()
     grown = after.resident_bytes - before.resident_bytes
-    return Verdict(attack, after.step_ms, after.step, grown, after.descriptors - before.descriptors)
+    return Verdict(attack, after.step_ms, after.step, grown, after.descriptors - before.descriptors, took_s)
 
 
 def report(verdicts: list[Verdict]) -> None:
@@ -160,6 +163,7 @@ def run(minutes: float, seed: int, only: str) -> int:
             until = time.monotonic() + 60 * minutes
             for attack in chosen:
                 verdicts.append(judge(server, scene, attack))
+                print(f"{verdicts[-1].took_s:5.1f} s  {attack.name}", "; ".join(verdicts[-1].faults), flush=True)
             while minutes and time.monotonic() < until:
                 verdicts.append(judge(server, scene, drawn.choice(chosen)))
                 time.sleep(PAUSE_SECONDS)

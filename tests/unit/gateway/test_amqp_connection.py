@@ -12,7 +12,8 @@ import pytest
 from polybus import limits
 from polybus.amqp.frames import AMQP_HEADER, SASL_HEADER, frame
 from polybus.amqp.outcomes import ACCEPTED
-from polybus.amqp.performatives import Open
+from polybus.amqp.performatives import Attach, Begin, Open
+from polybus.amqp.terminus import Source, Target
 from polybus.amqp.traffic import Transfer
 from polybus.client.sas import make_token
 from polybus.errors import Unauthorized
@@ -378,3 +379,11 @@ def test_no_token_or_key_is_written_to_the_log(sim: SimBus, caplog: pytest.LogCa
     everything = caplog.text + str([vars(record) for record in caplog.records])
     for secret in ("sig=", "secret body", "a very secret key", base64.b64encode(b"root key").decode()):
         assert secret not in everything
+
+
+def test_a_violation_behind_a_full_turn_ends_the_connection(sim: SimBus) -> None:
+    client = sim.client("root")
+    frames = b"".join(frame(channel, Begin(0, 9, 9)) for channel in range(1, limits.AMQP_TURN_FRAMES + 10))
+    client.feed(frames + frame(0, Attach("a", 0, True, Source("q"), Target("x"))) + b"\x00\x00\x00\x01garbage").run(1)
+    assert client.transport.closed
+    assert not client.endpoint.connection.unread

@@ -16,7 +16,7 @@ from polybus.errors import BusError, NotImplementedByBus, Unauthorized
 from polybus.gateway.amqp.errors import description_of, new_tracking_id
 from polybus.gateway.amqp.requests import Request, RequestLink
 from polybus.gateway.sas import scope_of
-from polybus.limits import ADDRESS_CHARACTERS
+from polybus.limits import ADDRESS_CHARACTERS, AMQP_TOKEN_BYTES
 
 if TYPE_CHECKING:
     from polybus.gateway.amqp.endpoint import AmqpEndpoint
@@ -32,6 +32,10 @@ class TokenLink(RequestLink):
 
     def __init__(self, endpoint: AmqpEndpoint, link: IncomingLink) -> None:
         super().__init__(endpoint, link, None, CBS)
+
+    def start(self) -> None:
+        self.incoming.message_limit = AMQP_TOKEN_BYTES
+        super().start()
 
     def serve(self, request: Request) -> None:
         try:
