@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +19,7 @@ import typer
 from polybus.cli.client import Client
 from polybus.cli.endpoint import Endpoint
 from polybus.cli.options import AsJson
-from polybus.cli.output import REFUSED, CommandFailure, CommandOutput, one_line_errors
+from polybus.cli.output import REFUSED, CommandFailure, CommandOutput, console, one_line_errors
 from polybus.cli.overview import bar, partitions_path
 from polybus.hashing import partition_for
 from polybus.namespace.entities.names import Address
@@ -34,6 +34,7 @@ KEYED: Final = 96
 BEFORE_LOSS: Final = 20
 AFTER_LOSS: Final = 80
 """Sends of the second client before the store is taken away, and those that it begins afterwards."""
+PAINT_EVERY: Final = 8
 RETRIES: Final = 2_000
 """How often a keyed send is tried again while the store comes back; each try is answered at once."""
 
@@ -65,6 +66,14 @@ def _bus() -> Iterator[tuple[Any, Client]]:
                     yield server, client
         except RuntimeError as error:
             raise CommandFailure(str(error), REFUSED) from error
+
+
+def _painted(partitions: list[dict[str, Any]]) -> list[str]:
+    most = max(part["counts"]["total"] for part in partitions)
+    return [
+        f"{part['index']:9}  {bar(part['counts']['total'], most) if part['available'] else 'lost'}"
+        for part in partitions
+    ]
 
 
 def _last_line(result: dict[str, Any]) -> str:
@@ -116,13 +125,17 @@ class Demo:
         self.tell(f"The queue '{QUEUE}' has {PARTITIONS} partitions, {PARTITIONS // STORES} on each store.")
 
     def send_unkeyed(self) -> None:
-        for _ in range(UNKEYED):
-            self._send(self._first)
+        with self._picture() as paint:
+            for number in range(UNKEYED):
+                self._send(self._first)
+                paint(number)
         self._draw("unkeyed", f"\n{UNKEYED} messages without a key go round-robin:")
 
     def send_keyed(self) -> None:
-        for number in range(KEYED):
-            self._send(self._first, f"key {number % KEYS}")
+        with self._picture() as paint:
+            for number in range(KEYED):
+                self._send(self._first, f"key {number % KEYS}")
+                paint(number)
         self._draw("keyed", f"\n{KEYED} more with {KEYS} partition keys: each key has its partition, for ever:")
 
     def lose_a_store(self) -> None:
@@ -135,8 +148,12 @@ class Demo:
         self._switch(f"stores/{LOST_STORE}/down")
         lost.set()
         missing = [part["index"] for part in self._partitions() if not part["available"]]
-        outcomes = [(key, self._send(self._first, key)) for key in (f"key {number}" for number in range(KEYS))]
-        sending.join()
+        outcomes = []
+        with self._picture() as paint:
+            for number in range(KEYS):
+                outcomes.append((f"key {number}", self._send(self._first, f"key {number}")))
+                paint(number)
+            sending.join()
         counts = self._counts()
         self._draw("outage", f"\nStore {LOST_STORE} was taken away while a client was sending:")
         wrong = [key for key, outcome in outcomes if (partition_for(key, PARTITIONS) in missing) == (outcome == "ok")]
@@ -180,11 +197,13 @@ class Demo:
             key for key in (f"key {number}" for number in range(KEYS)) if partition_for(key, PARTITIONS) in missing
         ]
         tries = 0
-        for key in keys:
-            while self._send(self._first, key) != "ok":
-                tries += 1
-                if tries > RETRIES:
-                    raise CommandFailure("the store does not come back", REFUSED)
+        with self._picture() as paint:
+            for key in keys:
+                while self._send(self._first, key) != "ok":
+                    tries += 1
+                    paint(tries)
+                    if tries > RETRIES:
+                        raise CommandFailure("the store does not come back", REFUSED)
         self.result["store back"] = {"keys that work again": len(keys), "refused tries before": tries}
         self._draw("back", "\nThe store is back; keyed sends are tried again until they are accepted:")
         self._tell_facts("store back")
@@ -252,6 +271,23 @@ class Demo:
             if name in names:
                 counts[names[name]] += int(float(line.rsplit(" ", 1)[1]))
         return counts
+
+    @contextmanager
+    def _picture(self) -> Iterator[Callable[[int], None]]:
+        """Partitions as they fill, where somebody looks; the call paints them anew at every few steps."""
+        shown = console()
+        if self._out.as_json or not shown.is_terminal:
+            yield lambda _: None
+            return
+        from rich.live import Live
+
+        with Live(console=shown, auto_refresh=False, transient=True) as live:
+
+            def paint(step: int) -> None:
+                if step % PAINT_EVERY == 0:
+                    live.update("\n".join(_painted(self._partitions())), refresh=True)
+
+            yield paint
 
     def _draw(self, step: str, title: str) -> None:
         parts = self._partitions()

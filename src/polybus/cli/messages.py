@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import base64
+import datetime
 import json
 from typing import Any
 
 import typer
 
-from polybus.cli.output import CommandOutput, plain
+from polybus.cli.output import CommandOutput, plain, when
 from polybus.errors import ConfigError
 from polybus.namespace.entities.names import Address, parse_address
 
@@ -93,6 +94,22 @@ def show_message(out: CommandOutput, message: Any, body_only: bool) -> None:
     if body is None:
         body = f"{len(base64.b64decode(data.pop('body_base64'))):,} bytes that are not text"
     properties = data.pop("properties", {})
-    facts = [f"{name}={value}" for name, value in data.items() if name != "sequence_number" and value != ""]
+    facts = [
+        f"{_fact(name)}={_readable(message, name, value)}" for name, value in data.items() if _tells(name, value)
+    ]
     facts += [f"{name}:{value!r}" for name, value in properties.items()]
     typer.echo(f"#{data['sequence_number']} {' '.join(facts)}\n{body}")
+
+
+def _tells(name: str, value: Any) -> bool:
+    return name != "sequence_number" and value != "" and not (name == "enqueued_sequence_number" and value == 0)
+
+
+def _fact(name: str) -> str:
+    return name.removesuffix("_utc").removesuffix("_time")
+
+
+def _readable(message: Any, name: str, value: Any) -> Any:
+    """Times as people read them; the rest as it is."""
+    original = getattr(message, name, None)
+    return when(original) if isinstance(original, datetime.datetime) else value

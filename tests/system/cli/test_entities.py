@@ -177,3 +177,10 @@ def test_tls_with_the_authority_or_without_asking(served: Served) -> None:
     shell.run("send", "sealed", "again", "--insecure")
     assert shell.run("receive", "sealed", "--body", "--insecure") == "again\n"
     shell.run("healthcheck", "--insecure")
+    shell.run("send", "sealed", "dead", "--ca", authority)
+    shell.run("receive", "sealed", "--settle", "dead-letter", "--ca", authority)
+    assert shell.run("dead-letter", "list", "sealed", "--body", "--ca", authority) == "dead\n"
+    assert shell.run("dead-letter", "resubmit", "sealed", "--ca", authority) == "resubmitted 1 of 1\n"
+    assert shell.run("tail", "sealed", "--last", "1", "--count", "1", "--body", "--ca", authority) == "dead\n"
+    assert shell.run("top", "--count", "1", "--ca", authority)
+    assert shell.run("purge", "sealed", "--state", "active", "--yes", "--ca", authority) == "removed 1 of 1\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+import re
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,7 @@ def test_a_message_is_shown_with_its_facts(shell: Shell, queue: str) -> None:
     assert facts.startswith("#1 state=active")
     assert "subject=about" in facts
     assert "n:1" in facts
+    assert re.search(r" enqueued=\d\d:\d\d:\d\d ", facts)
     assert body == "hello"
 
 
