@@ -29,6 +29,8 @@ FILES = (
     "hashing.py",
     "gateway/stats.py",
     "namespace/entities/entity.py",
+    "cluster/owner.py",
+    "cluster/remote_partition.py",
     "hosting/local_moving.py",
     "hosting/local_partition.py",
     "hosting/local_pipelines.py",

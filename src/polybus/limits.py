@@ -271,6 +271,16 @@ POSTGRES_RENEW_SECONDS = 1
 POSTGRES_TAKE_SECONDS = 0.05
 """Between two looks at a lease that somebody else holds."""
 
+# --- Links between the processes of one bus ---
+CLUSTER_FRAME_BYTES = PREMIUM_MESSAGE_BYTES_MAX + 32 * 1024 * 1024
+"""The largest frame: the largest message with room for what is said of it. A peer that announces more is cut off."""
+CLUSTER_SENDS_BYTES = 16 * 1024 * 1024
+"""Bytes of sends to one partition elsewhere that are not confirmed yet; beyond them senders must slow down."""
+CLUSTER_DEMAND = 256
+"""Messages that an owner is asked for at a time for one log, however much credit receivers have."""
+CLUSTER_DELIVERY_BYTES = 1024 * 1024
+"""Bytes of deliveries in one frame: more of them leave in the next."""
+
 # --- Messaging stores at work ---
 UNCOMMITTED_BYTES = 64 * 1024 * 1024
 """Bytes that may wait for one store's sync; past that, sends are refused as busy instead of filling memory."""

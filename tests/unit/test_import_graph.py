@@ -32,6 +32,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "partition": {*COMMON, "amqp", "message", "rules"},
     "store": {"errors", "limits", "rows", "promise"},
     "hosting": {*COMMON, "amqp", "message", "rules", "partition", "store"},
+    "cluster": {*COMMON, "amqp", "message", "rules", "partition", "hosting"},
     "namespace": {*COMMON, "amqp", "message", "rules", "partition", "store", "hosting"},
     "templates": {"errors", "limits"},
     "gateway": {*COMMON, "templates", "client", "amqp", "message", "rules", "namespace", "store"},
@@ -109,7 +110,7 @@ def test_the_command_line_starts_without_spark_and_yaml() -> None:
 
 
 def test_below_the_gateway_only_the_codec_of_amqp_is_known() -> None:
-    below = {"message", "partition", "namespace", "operations"}
+    below = {"message", "partition", "cluster", "namespace", "operations"}
     wrong = [
         f"{file} imports {module}"
         for file, room, module in edges()

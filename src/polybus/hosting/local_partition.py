@@ -68,7 +68,8 @@ class LocalPartition(LocalPipelines):
         if session is None:
             steps = receiving.take_deferred(broker, log, now, numbers, lock, None, None)
         else:
-            steps = session_verbs.take_deferred(broker, log, session_of(session), now, numbers, lock)
+            held = session_of(self._check_held(session))
+            steps = session_verbs.take_deferred(broker, log, held, now, numbers, lock)
         entries = await self.run(steps)
         deliveries = [self.delivery(broker, entry) for entry in entries]
         if not lock:

@@ -76,7 +76,8 @@ class LocalSessions(PartitionHost):
         session_verbs.require_held(lock.log, lock.id, self._clock.now(), lock)
         return lock
 
-    def take_in_session(self, session: SessionLock) -> Delivery | None:
+    def take_in_session(self, session: SessionLock, credit: int) -> Delivery | None:
+        del credit
         broker = self.broker
         assert isinstance(session, LocalSessionLock), "a session's lock goes back to the partition that gave it"
         if broker is None or session.lost:
@@ -86,7 +87,8 @@ class LocalSessions(PartitionHost):
         self._load_session(broker, session)
         return delivery
 
-    def take_away_in_session(self, session: SessionLock, reply: Reply, context: object) -> bool:
+    def take_away_in_session(self, session: SessionLock, credit: int, reply: Reply, context: object) -> bool:
+        del credit
         broker = self.broker
         assert isinstance(session, LocalSessionLock), "a session's lock goes back to the partition that gave it"
         if broker is None or session.lost:

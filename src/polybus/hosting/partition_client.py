@@ -206,14 +206,17 @@ class PartitionClient:
         """Tells the listener whenever the log may have something; one that may have is told of at once."""
         raise NotImplementedError
 
-    def unwatch(self, log_id: int) -> None:
+    def unwatch(self, log_id: int, listener: LogListener) -> None:
         raise NotImplementedError
 
-    def take(self, log_id: int) -> Delivery | None:
-        """The next message at hand, locked; None where none is, and the listener hears when one may be."""
+    def take(self, log_id: int, credit: int) -> Delivery | None:
+        """The next message at hand, locked; None where none is, and the listener hears when one may be.
+
+        `credit` is how many the receiver could take: an owner elsewhere need not be asked for each.
+        """
         raise NotImplementedError
 
-    def take_away(self, log_id: int, reply: Reply, context: object) -> bool:
+    def take_away(self, log_id: int, credit: int, reply: Reply, context: object) -> bool:
         """Removes the next message at hand, and replies with the delivery; False where none is at hand."""
         raise NotImplementedError
 
@@ -307,11 +310,11 @@ class PartitionClient:
         listener hears that one may be available."""
         raise NotImplementedError
 
-    def take_in_session(self, session: SessionLock) -> Delivery | None:
+    def take_in_session(self, session: SessionLock, credit: int) -> Delivery | None:
         """The session's next message at hand, in strict order, under the session's lock."""
         raise NotImplementedError
 
-    def take_away_in_session(self, session: SessionLock, reply: Reply, context: object) -> bool:
+    def take_away_in_session(self, session: SessionLock, credit: int, reply: Reply, context: object) -> bool:
         raise NotImplementedError
 
     def renew_session(self, session: SessionLock) -> Promise[int]:

@@ -79,6 +79,8 @@ class PartitionHost(PartitionClient):
         self.listeners: dict[int, LogListener] = {}
         """By log: who receives from it."""
         self.listener = listener
+        self.followers: list[Callable[[], None]] = []
+        """Called when the partition serves, or no longer does: those who speak for it elsewhere."""
         self._loop = loop
         self._clock = clock
         self._timer: TimerHandle | None = None
@@ -133,6 +135,11 @@ class PartitionHost(PartitionClient):
         if broker.transfers:
             self.outbox_grew(broker)
         self.started(broker)
+        self._tell_changed()
+
+    def _tell_changed(self) -> None:
+        for follower in list(self.followers):
+            follower()
         self.listener.changed(self)
 
     def prepare(self, broker: Broker) -> None:
@@ -158,7 +165,7 @@ class PartitionHost(PartitionClient):
         waiting, self._waiting_sends = self._waiting_sends, []
         for _, _, reply, context, _ in waiting:
             reply(context, None, self.store.unavailable())
-        self.listener.changed(self)
+        self._tell_changed()
 
     def retire(self) -> None:
         """The entity is deleted: nothing more happens here."""
@@ -238,12 +245,20 @@ class PartitionHost(PartitionClient):
     # Receives
 
     def watch(self, log_id: int, listener: LogListener) -> None:
-        self.listeners[log_id] = listener
+        known = self.listeners.get(log_id)
+        if known is None or known is listener:
+            self.listeners[log_id] = listener
+        elif isinstance(known, Listeners):
+            known.add(listener)
+        else:
+            self.listeners[log_id] = Listeners([known, listener])
         if self.broker is not None:
-            self._attach(self.broker, log_id, listener)
+            self._attach(self.broker, log_id, self.listeners[log_id])
 
-    def unwatch(self, log_id: int) -> None:
-        self.listeners.pop(log_id, None)
+    def unwatch(self, log_id: int, listener: LogListener) -> None:
+        known = self.listeners.get(log_id)
+        if known is listener or (isinstance(known, Listeners) and known.remove(listener)):
+            del self.listeners[log_id]
 
     def _attach(self, broker: Broker, log_id: int, listener: LogListener) -> None:
         log = broker.log(log_id)
@@ -251,7 +266,8 @@ class PartitionHost(PartitionClient):
         if log.active or log.sessions is not None:
             listener.available(self)
 
-    def take(self, log_id: int) -> Delivery | None:
+    def take(self, log_id: int, credit: int) -> Delivery | None:
+        del credit
         broker = self.broker
         if broker is None:
             return None
@@ -282,7 +298,8 @@ class PartitionHost(PartitionClient):
             entry.overlay,
         )
 
-    def take_away(self, log_id: int, reply: Reply, context: object) -> bool:
+    def take_away(self, log_id: int, credit: int, reply: Reply, context: object) -> bool:
+        del credit
         broker = self.broker
         if broker is None:
             return False
@@ -474,6 +491,40 @@ class PartitionHost(PartitionClient):
             lock.lost = True
             if lock.listener is not None:
                 lock.listener.lost()
+
+
+class Listeners(LogListener):
+    """Several who receive from one log: each hears of everything, and another one first each time."""
+
+    def __init__(self, listeners: list[LogListener]) -> None:
+        self._listeners = listeners
+
+    def add(self, listener: LogListener) -> None:
+        if listener not in self._listeners:
+            self._listeners.append(listener)
+
+    def remove(self, listener: LogListener) -> bool:
+        """Forgets one; True where none is left."""
+        if listener in self._listeners:
+            self._listeners.remove(listener)
+        return not self._listeners
+
+    def available(self, partition: PartitionClient) -> None:
+        self._listeners.append(self._listeners.pop(0))
+        for listener in list(self._listeners):
+            listener.available(partition)
+
+    def unavailable(self, partition: PartitionClient) -> None:
+        for listener in list(self._listeners):
+            listener.unavailable(partition)
+
+    def searching(self, partition: PartitionClient) -> None:
+        for listener in list(self._listeners):
+            listener.searching(partition)
+
+    def searched(self, partition: PartitionClient) -> None:
+        for listener in list(self._listeners):
+            listener.searched(partition)
 
 
 class LogWatch:

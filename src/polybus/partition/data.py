@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from polybus.message.message import MESSAGE_ID, Message
-from polybus.message.overlay import laid_over, overlay_from_bytes
+from polybus.message.overlay import Overlay, laid_over, overlay_from_bytes
 from polybus.partition import records
 from polybus.partition.records import Stored
 
@@ -20,18 +20,36 @@ class Moved:
 class OutboxMessage:
     """A message taken from an outbox, for its destination."""
 
-    def __init__(self, number: int, stored: Stored) -> None:
+    def __init__(
+        self,
+        number: int,
+        message: Message,
+        overlay: Overlay | None,
+        original: int,
+        enqueued_ms: int,
+        expires_ms: int,
+        log_id: int,
+    ) -> None:
         self.number = number
-        self.message = Message(stored.raw, True)
-        self.overlay = overlay_from_bytes(stored.overlay) if stored.overlay else None
-        self.message_id = laid_over(self.overlay, MESSAGE_ID, self.message.message_id)
+        self.message = message
+        self.overlay = overlay
+        self.message_id = laid_over(overlay, MESSAGE_ID, message.message_id)
         """By which its destination tells duplicates."""
-        self.original = stored.original
-        self.enqueued_ms = stored.enqueued_ms
-        self.expires_ms = stored.expires_ms
+        self.original = original
+        self.enqueued_ms = enqueued_ms
+        self.expires_ms = expires_ms
         """When its life ends, which forwarding does not prolong; 0 where it does not."""
-        self.log_id = stored.position
-        """The log it came from: where it rests if nobody takes it."""
+        self.log_id = log_id
+        """The log it came from: where it goes if nobody takes it."""
+
+
+def transfer_from(number: int, stored: Stored) -> OutboxMessage:
+    """A transfer as an outbox holds it, where the log's id stands in the place of a position."""
+    overlay = overlay_from_bytes(stored.overlay) if stored.overlay else None
+    message = Message(stored.raw, True)
+    return OutboxMessage(
+        number, message, overlay, stored.original, stored.enqueued_ms, stored.expires_ms, stored.position
+    )
 
 
 class Records:

@@ -19,7 +19,7 @@ from polybus.message.overlay import (
 )
 from polybus.partition import records
 from polybus.partition.broker import Broker, Steps
-from polybus.partition.data import OutboxMessage
+from polybus.partition.data import OutboxMessage, transfer_from
 from polybus.partition.entry import Entry
 from polybus.partition.kinds import KINDS, MAIN, TRANSFER_DEAD_LETTER
 from polybus.partition.log import Log
@@ -122,7 +122,7 @@ def pending(
     transfers: list[OutboxMessage] = []
     for row in rows:
         assert isinstance(row, tuple)
-        transfers.append(OutboxMessage(records.outbox_of(row[0])[2], Stored(row[1])))
+        transfers.append(transfer_from(records.outbox_of(row[0])[2], Stored(row[1])))
     return transfers
 
 

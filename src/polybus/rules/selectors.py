@@ -35,9 +35,10 @@ _NOTHING: Final[tuple[bytes, int]] = (b"", 0)
 class Selector:
     """What one receiver wants, and how far it has looked in each partition."""
 
-    __slots__ = ("_filter", "_looked")
+    __slots__ = ("_filter", "_looked", "sql")
 
     def __init__(self, sql: str) -> None:
+        self.sql = sql
         self._filter = SqlFilter(sql)
         self._looked: dict[int, tuple[bytes, int]] = {}
         """By partition: in which life of its broker, and up to which rank."""

@@ -154,7 +154,8 @@ class Sender:
         if error is None and send.timer is None:
             send.reply(send.context, result, None)
             return
-        if send.answered or not isinstance(error, (PartitionUnavailable, QuotaExceeded)):
+        lost = isinstance(error, InDoubt) and send.keys is None  # nobody can tell which rows it would be
+        if send.answered or lost or not isinstance(error, (PartitionUnavailable, QuotaExceeded)):
             self._reply(send, result, error)
             return
         if send.timer is None:

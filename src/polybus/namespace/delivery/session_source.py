@@ -72,11 +72,11 @@ class HeldSession(SessionListener):
 
     def _hand_over(self, receiver: SessionReceiver) -> bool:
         if receiver.deletes:
-            if not self.partition.take_away_in_session(self.lock, deliver_removed, receiver):
+            if not self.partition.take_away_in_session(self.lock, receiver.credit, deliver_removed, receiver):
                 return False
             receiver.credit -= 1
             return True
-        delivery = self.partition.take_in_session(self.lock)
+        delivery = self.partition.take_in_session(self.lock, receiver.credit)
         if delivery is None:
             return False
         receiver.credit -= 1

@@ -156,11 +156,11 @@ class MessageSource(LogListener):
         """Gives one message of the partition to the next receiver; False where it has none at hand."""
         receiver = self._wanting[0]
         if receiver.deletes:
-            if not partition.take_away(self.log_id, deliver_removed, receiver):
+            if not partition.take_away(self.log_id, receiver.credit, deliver_removed, receiver):
                 return False
             self._charge(receiver)
         else:
-            delivery = partition.take(self.log_id)
+            delivery = partition.take(self.log_id, receiver.credit)
             if delivery is None:
                 return False
             self._charge(receiver)
@@ -183,7 +183,7 @@ class MessageSource(LogListener):
 
     def searched(self, partition: PartitionClient) -> None:
         del partition
-        self._searching -= 1
+        self._searching = max(self._searching - 1, 0)  # one may have begun before this source listened
         self._settle_drains()
 
     def _settle_drains(self) -> None:

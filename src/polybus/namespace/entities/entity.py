@@ -176,10 +176,11 @@ class Entity:
     def forget_sources(self, number: int) -> None:
         """A subscription is gone, and with it what could be received from it."""
         for log_id in range(number * KINDS, number * KINDS + KINDS):
-            self._sources.pop(log_id, None)
-            self._session_sources.pop(log_id, None)
+            listeners = (self._sources.pop(log_id, None), self._session_sources.pop(log_id, None))
             for partition in self.partitions:
-                partition.unwatch(log_id)
+                for listener in listeners:
+                    if listener is not None:
+                        partition.unwatch(log_id, listener)
 
     def missing_partitions(self) -> list[int]:
         return [partition.index for partition in self.partitions if not partition.available]
