@@ -11,6 +11,7 @@ import polybus
 SOURCES = Path(polybus.__file__).parent
 MOST_SHARED = 0.08
 """The share of classes whose name another class has too."""
+ONCE = ("cursor.py", "reading.py", "records.py")
 
 
 def classes() -> dict[str, list[str]]:
@@ -30,3 +31,9 @@ def test_few_classes_share_their_name() -> None:
     share = sum(map(len, shared.values())) / everything
     listed = "\n".join(f"{name}: {', '.join(files)}" for name, files in sorted(shared.items()))
     assert share <= MOST_SHARED, f"{share:.1%} of {everything} classes share their name:\n{listed}"
+
+
+def test_files_of_these_names_are_there_once() -> None:
+    """Each was the name of several files that meant different things."""
+    names = [path.name for path in SOURCES.rglob("*.py")]
+    assert {name: names.count(name) for name in ONCE} == dict.fromkeys(ONCE, 1)
