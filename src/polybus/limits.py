@@ -16,6 +16,8 @@ KEY_CHARACTERS = 128
 PROPERTIES_BYTES = 64 * 1024
 """All properties of one message; more would let headers starve bodies."""
 PROPERTY_BYTES = 32 * 1024
+PEEK_PATIENCE_MS = 1_000
+"""How long a peek waits for one partition before it asks the next: a disk that reads at all answers sooner (C4)."""
 PEEK_REPLY_BYTES = 256 * 1024
 """A peek's reply is capped at this (C5)."""
 

@@ -358,6 +358,8 @@ class Node:
         for store, faults in zip(self.bus.stores, self.faults, strict=True):
             driver = store.driver
             if driver is not None:
+                if store.full:
+                    await asyncio.to_thread(_reclaim, driver.store)
                 free = await asyncio.to_thread(_free_bytes, driver.store)
                 # A switch may have been turned while the disk was asked.
                 full = faults.full or faults.low or (free is not None and free < limits.DISK_RESERVE_BYTES)
@@ -434,6 +436,14 @@ def _changed_at(path: Path | None) -> float:
 def _report_fence(store: StoreHost) -> None:
     """Clients hear that a store is away; why, and which one, is for those who run it."""
     log.warning("%s: fenced: %s", store.url, store.last_error)
+
+
+def _reclaim(store: Store) -> None:
+    try:
+        store.reclaim()
+    except StoreError as error:
+        # What keeps it from that keeps it from writing, too: its next commit says so to its owner.
+        log.info("%s: no space was given back: %s", store.url, error)
 
 
 def _free_bytes(store: Store) -> int | None:

@@ -207,6 +207,12 @@ class StoreHost:
         except PolybusError as failure:
             promise.reject(failure)
 
+    def read_failed(self, error: StoreError, opening: int) -> None:
+        """A read that does not come back is no better than a commit that does not: the store is fenced, so that clients
+        hear at once what they would wait for."""
+        if self.driver is not None and self.driver.hung and self.openings == opening:
+            self.fence(error, self._committing)
+
     # Failure and return
 
     def unavailable(self) -> PartitionUnavailable:
@@ -339,6 +345,7 @@ class _Answer:
         if error is not None:
             self.error = PartitionUnavailable("A messaging store of this entity could not be read. Try again.")
             self.error.__cause__ = error
+            self._host.read_failed(error, self._opening)
         elif self._host.driver is None or self._host.openings != self._opening:
             self.error = self._host.unavailable()  # fenced since: whoever asked works on memory that is gone
         if self.late:

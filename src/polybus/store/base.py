@@ -79,6 +79,11 @@ class Store(ABC):
     def free_bytes(self) -> int | None:
         """Free space where it can be known, else None."""
 
+    def reclaim(self) -> None:
+        """Gives back what rows still take that are deleted, as far as that takes little space itself. Called while
+        space is short."""
+        return
+
     @abstractmethod
     def copy(self, target: Path) -> Copy:
         """A copy into the folder `target`, which must not exist, about to be made."""

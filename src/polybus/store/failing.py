@@ -234,6 +234,9 @@ class FailingStore(Store):
     def free_bytes(self) -> int | None:
         return 0 if self.faults.full or self.faults.low else self.inner.free_bytes()
 
+    def reclaim(self) -> None:
+        self.inner.reclaim()
+
     def copy(self, target: Path) -> Copy:
         return self.inner.copy(target)
 

@@ -299,6 +299,11 @@ class RocksStore(Store):
         except OSError:
             return None
 
+    def reclaim(self) -> None:
+        """Deletions free space only when they are in a table: then the files that they empty are merged away. A drained
+        store is not written to any more, so its buffers would not be flushed by themselves."""
+        self.flush()
+
     def copy(self, target: Path) -> Copy:
         self.flush()
         return _RocksCopy(self, self._folder, target)

@@ -10,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
 
+from polybus.errors import PartitionUnavailable
 from polybus.message.message import Message, build
 from polybus.namespace.bus import Bus
 from polybus.namespace.delivery import entity_verbs
@@ -133,7 +134,10 @@ class SmallWorld:
         while True:
             entity = self.namespace.entity(address.entity)
             work = entity_verbs.peek(self.namespace, entity, entity.log_id(address), following, count)
-            page = self.do(work)
+            try:
+                page = self.do(work)
+            except PartitionUnavailable:
+                return found  # the rest lies in a store that is away
             if not page:
                 return found
             found += [(peeked.message, peeked.marks.sequence) for peeked in page]

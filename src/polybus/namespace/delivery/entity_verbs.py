@@ -6,10 +6,10 @@ down; one that looks at all of them answers with what it can reach (F1).
 
 from __future__ import annotations
 
-from polybus.errors import ArgumentError, InvalidOperation, MessageNotFound
+from polybus.errors import ArgumentError, InvalidOperation, MessageNotFound, PartitionUnavailable
 from polybus.hashing import partition_for
 from polybus.hosting.partition_client import PartitionClient
-from polybus.limits import PEEK_REPLY_BYTES
+from polybus.limits import PEEK_PATIENCE_MS, PEEK_REPLY_BYTES
 from polybus.message.message import Message
 from polybus.message.peeked import Peeked
 from polybus.namespace.delivery.session_source import HeldSession
@@ -17,7 +17,7 @@ from polybus.namespace.delivery.source import Delivery
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.namespace import Namespace
 from polybus.numbering import before_first, partition_of
-from polybus.promise import Promise
+from polybus.promise import Loop, Promise, settles_within
 
 
 async def peek(
@@ -29,29 +29,60 @@ async def peek(
     session: str | None = None,
     max_bytes: int = PEEK_REPLY_BYTES,
 ) -> list[Peeked]:
-    """Messages from a number on, in order of number: so peeking on reaches every one of them (C4, C5)."""
-    del namespace
+    """Messages from a number on, in order of number: so peeking on reaches every one of them (C4, C5).
+
+    A partition that does not answer in time is passed over like one whose store is away. Where nothing is found that way
+    the answer is not "nothing", which would say that there is no more, but that it must be asked again.
+    """
     partitions = entity.partitions
     if session is not None:
         partitions = [partitions[partition_for(session, len(partitions))]]
     require_one(partitions)
+    unasked = next((each for each in partitions if not each.available), None)
+    asked = [each for each in partitions if each.available and each.index >= partition_of(from_number)]
     found: list[Peeked] = []
-    for partition in partitions:
-        if partition.index < partition_of(from_number) or not partition.available:
-            continue
-        first = max(from_number, 1, before_first(partition.index))
+    for place, partition in enumerate(asked):
+        pages = _Pages(partition, log_id, max(from_number, 1, before_first(partition.index)), session)
+        patience_ms = PEEK_PATIENCE_MS if place + 1 < len(asked) else None
         # A partition is left only when it has nothing more: whoever peeks on begins behind the last number.
         while len(found) < count:
-            peeked = await partition.peek(log_id, first, count - len(found), max(max_bytes, 1), session)
+            peeked = await pages.next(count - len(found), max(max_bytes, 1), namespace.bus.loop, patience_ms)
+            if peeked is None and found:
+                return found
             if not peeked:
+                unasked = partition if peeked is None else unasked
                 break
             for item in peeked:
                 if found and item.size > max_bytes:
                     return found
                 found.append(item)
                 max_bytes -= item.size
-            first = peeked[-1].marks.sequence + 1
+    if not found and unasked is not None:
+        raise PartitionUnavailable("A messaging store of this entity is not available. Try again.")
     return found
+
+
+class _Pages:
+    """What a peek reads of one partition, page by page."""
+
+    def __init__(self, partition: PartitionClient, log_id: int, first: int, session: str | None) -> None:
+        self._partition = partition
+        self._log_id = log_id
+        self._first = first
+        self._session = session
+
+    async def next(self, count: int, max_bytes: int, loop: Loop, patience_ms: int | None) -> list[Peeked] | None:
+        """The next messages; None where the partition cannot be asked, or does not answer for so long."""
+        asked = self._partition.peek(self._log_id, self._first, count, max_bytes, self._session)
+        if patience_ms is not None and not asked.settled and not await settles_within(asked, loop, patience_ms):
+            return None
+        try:
+            peeked = await asked
+        except PartitionUnavailable:
+            return None
+        if peeked:
+            self._first = peeked[-1].marks.sequence + 1
+        return peeked
 
 
 def require_one(partitions: list[PartitionClient]) -> None:

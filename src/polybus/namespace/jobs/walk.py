@@ -5,11 +5,10 @@ from __future__ import annotations
 from polybus.errors import PartitionUnavailable
 from polybus.limits import BULK_STEP_BYTES, BULK_STEP_ROWS
 from polybus.message.peeked import Peeked
-from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.jobs.choice import Choice
 from polybus.namespace.namespace import Namespace
-from polybus.numbering import before_first, partition_of
+from polybus.numbering import before_first
 
 
 class Walk:
@@ -57,9 +56,5 @@ class Walk:
         return index, [each for each in peeked if self._choice.takes(each)]
 
     async def _peek(self, index: int, rows: int) -> list[Peeked]:
-        self._entity.partitions[index].check_available()
         first = max(self._next, before_first(index))
-        found = await entity_verbs.peek(
-            self._namespace, self._entity, self._log_id, first, rows, max_bytes=BULK_STEP_BYTES
-        )
-        return [each for each in found if partition_of(each.marks.sequence) == index]
+        return await self._entity.partitions[index].peek(self._log_id, first, rows, BULK_STEP_BYTES, None)
