@@ -65,7 +65,8 @@ def delay_of(entry: Entry, wall_ms: int, wish_ms: int) -> int:
 
 
 def _usual(entry: Entry, settings: LogSettings) -> int:
-    if entry.log.by_position or not settings.retry_ms:
+    # What was deferred, and is not asked for again by a wish, stays so until somebody fetches it.
+    if entry.log.by_position or entry.deferred or not settings.retry_ms:
         return 0
     if not settings.retry_grows:
         return settings.retry_ms

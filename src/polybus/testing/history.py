@@ -45,6 +45,7 @@ class Op:
     RECEIVE_AND_DELETE: Final = "receive_and_delete"
     RECEIVE_DEFERRED: Final = "receive_deferred"  # without a token it was received and deleted
     PEEK: Final = "peek"
+    PURGE: Final = "purge"  # removed for good by its number, without a lock
     EXPIRE: Final = "expire"  # somebody saw that a message is gone because its time-to-live is over
 
     COMPLETE: Final = "complete"

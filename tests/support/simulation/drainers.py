@@ -63,7 +63,7 @@ class Drainer(Client):
         self.world.namespace.entity(self._address.entity).source(self._address).want(self)
 
     def deliver(self, delivery: Delivery) -> None:
-        held = Held(self.world.life, self._recorded, self._address, delivery)
+        held = Held(self.world, self._recorded, self._address, delivery)
         note_delivery(self.recorder, Op.RECEIVE, held)
         self.world.go(self._complete(held))
 
@@ -103,7 +103,7 @@ class Drainer(Client):
         return True
 
     async def _take_deferred(self, delivery: Delivery, began: Began) -> None:
-        held = Held(self.world.life, self._recorded, self._address, delivery)
+        held = Held(self.world, self._recorded, self._address, delivery)
         note_delivery(self.recorder, Op.RECEIVE_DEFERRED, held, began)
         await self._complete(held)
 

@@ -7,10 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from polybus.errors import PolybusError
+from polybus.hosting.partition_client import PartitionClient
+from polybus.message.peeked import Peeked
+from polybus.message.rendering import STATE_SCHEDULED
 from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.entities.description import EntityStatus, QueueDescription, SubscriptionDescription
 from polybus.namespace.entities.tiers import Tier
-from polybus.testing.history import FAILED, OK, UNKNOWN, Op, digest
+from polybus.testing.history import DEAD_LETTER_QUEUE, FAILED, OK, UNKNOWN, Op, digest
 from tests.support.simulation.client import Client, identity_of, outcome_of
 from tests.support.simulation.places import COLOURS, Plan, rule
 from tests.support.simulation.rules_model import RulesModel
@@ -164,3 +167,49 @@ class Peeker(Client):
                 key=message.partition_key,
                 digest=digest(message.raw),
             )
+
+
+class Purger(Client):
+    """Removes messages by their numbers while others receive them: of queues, and dead letters of every place."""
+
+    def pause_ms(self) -> float:
+        return self.rng.choice((400, 1500))
+
+    async def act(self) -> None:
+        place = self.rng.choice(self.plan.places)
+        dead = self.rng.random() < 0.5
+        if not dead and (place.options.sessions or place.options.delivers_to):
+            return
+        address = place.dead_letters if dead else place.address
+        name = place.name + DEAD_LETTER_QUEUE if dead else place.name
+        namespace = self.world.namespace
+        entity = namespace.entity(address.entity)
+        log_id = entity.log_id(address)
+        try:
+            page = await self.call(entity_verbs.peek(namespace, entity, log_id, 1, 4))
+        except PolybusError as error:
+            outcome_of(error)
+            return
+        active = [each for each in page if each.marks.state != STATE_SCHEDULED]
+        for index in sorted({each.marks.sequence >> 48 for each in active}):
+            own = [each for each in active if each.marks.sequence >> 48 == index]
+            await self._purge(name, entity.partitions[index], log_id, own)
+
+    async def _purge(self, name: str, partition: PartitionClient, log_id: int, page: list[Peeked]) -> None:
+        began = self.recorder.begin()
+        wanted = {each.marks.sequence: each for each in page}
+        fields = {number: self._fields(name, each) for number, each in wanted.items()}
+        intents = [self.world.intend(self.recorder, Op.PURGE, name, began, **fields[number]) for number in wanted]
+        try:
+            gone = (await self.world.call(partition.delete_numbers(log_id, list(wanted)))).moved
+            outcome = OK
+        except PolybusError as error:
+            gone, outcome = list(wanted), outcome_of(error)
+        for number in gone:
+            self.recorder.record(Op.PURGE, name, outcome, began=began, **fields[number])
+        for intent in intents:
+            self.world.done(intent)
+
+    def _fields(self, name: str, peeked: Peeked) -> dict[str, Any]:
+        identity = identity_of(peeked.message)
+        return {"message_id": identity, "number": self.world.rests.number(name, identity, peeked.marks)}

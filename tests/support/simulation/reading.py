@@ -70,15 +70,16 @@ async def _read(world: Surroundings, contents: EntityContents, place: Place) -> 
         before = counts.by_name()
         contents.messages.clear()
         for peeked in await peek_all(world, place.address):
-            contents.messages.append(_stored(peeked, _STATES.get(peeked.marks.state, ACTIVE)))
+            contents.messages.append(_stored(world, place, peeked, _STATES.get(peeked.marks.state, ACTIVE)))
         for peeked in await peek_all(world, place.dead_letters):
-            contents.messages.append(_stored(peeked, DEAD_LETTER))
+            contents.messages.append(_stored(world, place, peeked, DEAD_LETTER))
         counts = counts_of(world, place)
     contents.counters = {ACTIVE: counts.active, DEFERRED: counts.deferred, DEAD_LETTER: counts.dead_letter}
 
 
-def _stored(peeked: Peeked, state: str) -> StoredMessage:
-    message, number = peeked.message, peeked.marks.sequence
+def _stored(world: Surroundings, place: Place, peeked: Peeked, state: str) -> StoredMessage:
+    message = peeked.message
+    number = world.rests.number(place.name, identity_of(message), peeked.marks)
     return StoredMessage(
         identity_of(message),
         number,

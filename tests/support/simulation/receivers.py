@@ -6,8 +6,9 @@ from typing import Any
 
 from polybus.errors import PolybusError
 from polybus.message.message import GROUP_ID
-from polybus.message.outcome import ABANDON, DEAD_LETTER, DEFER
+from polybus.message.outcome import ABANDON, DEAD_LETTER, DEFER, RETRY_PROPERTY
 from polybus.message.overlay import laid_over
+from polybus.message.rendering import STATE_DEFERRED
 from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.delivery.source import Delivery, MessageSource, give_back
 from polybus.namespace.entities.entity import Entity
@@ -22,14 +23,14 @@ from tests.support.simulation.surroundings import Surroundings
 class Held:
     """A delivery that was seen and is not settled, as its client knows it."""
 
-    def __init__(self, life: object, name: str, address: Address, delivery: Delivery) -> None:
-        self.life = life
+    def __init__(self, world: Surroundings, name: str, address: Address, delivery: Delivery) -> None:
+        self.life = world.life
         self.name = name
         self.address = address
         self.delivery = delivery
         self.token = delivery.token
-        self.number = delivery.sequence
         self.identity = identity_of(delivery.message)
+        self.number = world.rests.number(name, self.identity, delivery)
         self.session = laid_over(delivery.overlay, GROUP_ID, delivery.message.session_id)
         self.count = delivery.delivery_count
 
@@ -107,6 +108,7 @@ class Receiver(Client):
         self._deferred: list[int] = []
         self._stale: list[Held] = []
         self._box: Mailbox | None = None
+        self._wishes = world.rng(f"{name}/wishes")
 
     def entity(self) -> Entity:
         return self.world.namespace.entity(self.address.entity)
@@ -152,7 +154,7 @@ class Receiver(Client):
     # What the bus calls
 
     def delivered(self, delivery: Delivery, began: Began | None) -> None:
-        held = Held(self.world.life, self.recorded, self.address, delivery)
+        held = Held(self.world, self.recorded, self.address, delivery)
         if self.deletes:
             note_delivery(self.recorder, Op.RECEIVE_AND_DELETE, held, began)
             return
@@ -188,7 +190,7 @@ class Receiver(Client):
 
     async def _defer(self, held: Held) -> None:
         if await self.settle(held, Op.DEFER) != FAILED:
-            self._deferred.append(held.number)
+            self._deferred.append(held.delivery.sequence)
 
     async def _bury(self, held: Held) -> None:
         target = self.place.forwards_dead_letters_to
@@ -237,7 +239,16 @@ class Receiver(Client):
         delivery = held.delivery
         if held.life is not self.world.life or self.rng.random() < 0.1:
             delivery = await self.world.call(self._by_token(held))
-        await settle(self.world, delivery, op)
+        await settle(self.world, delivery, op, self._wish(held) if op == Op.ABANDON else None)
+
+    def _wish(self, held: Held) -> float | None:
+        """When the client wants an abandoned message again, where it says so."""
+        queue = self.address.subscription is None and self.address.sub_queue is None
+        deferred = held.delivery.state == STATE_DEFERRED  # a wish would make it active, which nobody else does
+        if not self.world.rests.enabled or not queue or deferred or self.place.options.sessions:
+            return None
+        self.world.rests.note(held.name, held.identity, held.delivery, held.number)
+        return self._wishes.choice((0.0, 0.3, 1.5, 4.0))
 
     def _by_token(self, held: Held) -> Promise[Delivery]:
         entity = self.entity()
@@ -261,7 +272,7 @@ class Receiver(Client):
             self.world.done(intent)
             return
         for delivery in found:
-            held = Held(self.world.life, self.recorded, self.address, delivery)
+            held = Held(self.world, self.recorded, self.address, delivery)
             note_delivery(self.recorder, Op.RECEIVE_DEFERRED, held, began)
             if lock:
                 self.held.append(held)
@@ -273,14 +284,15 @@ class Receiver(Client):
             self._box.stop()
 
 
-def settle(world: Surroundings, delivery: Delivery, op: str) -> Promise[None]:
+def settle(world: Surroundings, delivery: Delivery, op: str, wish_s: float | None = None) -> Promise[None]:
     """One verb of the partition; a promise as a client over a connection sees it."""
     done: Promise[None] = Promise()
     partition, now = delivery.partition, world.clock.now()
     if op == Op.COMPLETE:
         partition.complete(delivery, now, done.reply, None)
     elif op == Op.ABANDON:
-        partition.settle(delivery, now, ABANDON, None, None, {"tried": True}, done.reply, None)
+        wish: dict[str, object] = {} if wish_s is None else {RETRY_PROPERTY: wish_s}
+        partition.settle(delivery, now, ABANDON, None, None, {"tried": True, **wish}, done.reply, None)
     elif op == Op.DEFER:
         partition.settle(delivery, now, DEFER, None, None, None, done.reply, None)
     elif op == Op.DEAD_LETTER:

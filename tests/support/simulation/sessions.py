@@ -108,7 +108,7 @@ class SessionClient(Client):
     # What the bus calls
 
     def deliver(self, delivery: Delivery) -> None:
-        held = Held(self.world.life, self.place.name, self.place.address, delivery)
+        held = Held(self.world, self.place.name, self.place.address, delivery)
         note_delivery(self.recorder, Op.RECEIVE, held)
         self._held.append(held)
 
@@ -166,7 +166,7 @@ class SessionClient(Client):
             outcome_of(error)
             return
         for delivery in found:
-            held = Held(self.world.life, self.place.name, self.place.address, delivery)
+            held = Held(self.world, self.place.name, self.place.address, delivery)
             note_delivery(self.recorder, Op.RECEIVE_DEFERRED, held, began)
             self._held.append(held)
 

@@ -10,7 +10,7 @@ from polybus.testing.verifier import Verdict, verify
 from tests.support.simulation import nemesis as misfortunes
 from tests.support.simulation.client import Client
 from tests.support.simulation.ending import Ending
-from tests.support.simulation.managers import Manager, Peeker
+from tests.support.simulation.managers import Manager, Peeker, Purger
 from tests.support.simulation.nemesis import Nemesis
 from tests.support.simulation.pipelines import TARGET, Publisher, Tap
 from tests.support.simulation.places import Place, Plan, make_plan
@@ -58,9 +58,17 @@ def simulate(
     kinds: list[str] | None = None,
     troubles: list[str] | None = None,
     shuffle: bool = False,
+    rests: bool = False,
 ) -> Outcome:
-    """Plays a seed. What it would choose by itself can be given: which entities, and what goes wrong."""
-    return Simulation(seed, seconds, kinds, troubles, shuffle).run()
+    """Plays a seed. What it would choose by itself can be given: which entities, and what goes wrong.
+
+    With `rests` clients also abandon with a delay, and one of them purges.
+    """
+    simulation = Simulation(seed, seconds, kinds, troubles, shuffle)
+    if rests:
+        simulation.world.rests.enabled = True
+        simulation.clients.append(Purger("purger", simulation.world, simulation.plan))
+    return simulation.run()
 
 
 class Simulation:

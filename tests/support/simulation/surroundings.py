@@ -13,11 +13,12 @@ from typing import Any, TypeVar
 from polybus.clock import Clock
 from polybus.errors import PolybusError
 from polybus.hosting.store_host import StoreHost
+from polybus.message.rendering import Marks
 from polybus.namespace.bus import Bus
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.namespace import Namespace
 from polybus.promise import Promise, spawn
-from polybus.testing.history import Began, History, Op, Recorder
+from polybus.testing.history import DEAD_LETTER_QUEUE, Began, History, Op, Recorder
 
 T = TypeVar("T")
 
@@ -33,6 +34,31 @@ class NotRunning(PolybusError):
     """There is no bus to call: nothing was done."""
 
 
+class Rests:
+    """Messages that were abandoned with a delay: they return under a new number, and are the same to the verifier."""
+
+    def __init__(self) -> None:
+        self.enabled = False
+        """Whether clients abandon so, and purge: runs that do not ask for it stay as they were."""
+        self._numbers: dict[tuple[str, str, int], int] = {}
+
+    def note(self, name: str, identity: str, marks: Marks, number: int) -> None:
+        self._numbers[_base(name), identity, marks.original_sequence or marks.sequence] = number
+
+    def has(self, identity: str) -> bool:
+        """Whether the message was asked to rest, somewhere."""
+        return any(each == identity for _, each, _ in self._numbers)
+
+    def number(self, name: str, identity: str, marks: Marks) -> int:
+        """The number under which the history knows a message."""
+        origin = marks.original_sequence or marks.sequence
+        return self._numbers.get((_base(name), identity, origin), marks.sequence)
+
+
+def _base(name: str) -> str:
+    return name.removesuffix(DEAD_LETTER_QUEUE)
+
+
 class Surroundings:
     schedules_ms: tuple[int, ...] = SCHEDULES_MS
     """How far ahead messages are scheduled."""
@@ -45,6 +71,7 @@ class Surroundings:
         self.recorder_clock: Clock = recorder_clock
         self.history = history
         self.failures: list[BaseException] = []
+        self.rests = Rests()
         self.on_death: list[Callable[[], None]] = []
 
     def rng(self, purpose: str) -> Random:

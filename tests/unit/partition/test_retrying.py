@@ -202,3 +202,17 @@ def test_a_subscriptions_dead_letters_too() -> None:
     solo.dead_letter(solo.get(4), "why")
     solo.move(10_000)
     assert solo.tables() == ""
+
+
+def test_a_deferred_message_that_is_abandoned_stays_deferred_unless_it_is_wished_for() -> None:
+    solo = queue(retry_ms=1_000)
+    solo.send(b"x")
+    solo.defer(solo.get())
+    (entry,) = solo.take_deferred(1)
+    solo.abandon(entry)
+    solo.move(5_000)
+    assert solo.take() is None
+    (entry,) = solo.take_deferred(1)
+    abandon(solo, entry, {RETRY_PROPERTY: 2})
+    solo.move(2_000)
+    assert body_of(solo.get()) == b"x"

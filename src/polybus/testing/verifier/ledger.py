@@ -209,6 +209,8 @@ class Ledger:
             self._note_delivery(span)
         elif op in SETTLEMENTS:
             self._note_settlement(span)
+        elif op == Op.PURGE:
+            self._note_purge(span)
         elif op == Op.CANCEL:
             self._note_cancel(span)
         elif op in _SESSION_ENDS:
@@ -257,6 +259,15 @@ class Ledger:
         copy.taken_away.append(span)
         if event.op == Op.COMPLETE:
             self._consume(copy, span, outcome)
+
+    def _note_purge(self, span: Span) -> None:
+        """Whoever purges names what it has peeked at; where it is not told what came of it, it may be gone."""
+        event = span.event
+        if event.outcome == FAILED or event.message_id is None or event.number is None:
+            return
+        copy = self.place(event.entity)[0].record(event.message_id).copy(event.number)
+        copy.taken_away.append(span)
+        self._consume(copy, span, event.outcome)
 
     def _released_at(self, span: Span) -> int:
         """A settlement in a transaction keeps the lock until the transaction is discharged."""

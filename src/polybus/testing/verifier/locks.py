@@ -92,7 +92,7 @@ class Redelivery(Check):
 
     def handlers(self) -> dict[str, Handler]:
         handlers: dict[str, Handler] = dict.fromkeys(DELIVERIES, self._deliver)
-        handlers[Op.COMPLETE] = handlers[Op.DEAD_LETTER] = self._take_away
+        handlers[Op.COMPLETE] = handlers[Op.DEAD_LETTER] = handlers[Op.PURGE] = self._take_away
         handlers[Op.DEFER] = self._defer
         handlers[Op.ABANDON] = self._abandon
         handlers[Op.COMMIT] = self._commit
