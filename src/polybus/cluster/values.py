@@ -6,7 +6,8 @@ nothing of it reaches a partition.
 
 from __future__ import annotations
 
-from typing import TypeVar
+import struct
+from typing import Final, TypeVar
 
 from polybus import errors
 from polybus.errors import BusError, PartitionUnavailable, PolybusError, ProtocolError, StoreCorrupt
@@ -30,6 +31,8 @@ from polybus.partition.data import (
 
 T = TypeVar("T")
 Values = list[object]
+_DELIVERY: Final = struct.Struct(">I10sQIqqqqIBq")
+_LOCK: Final = struct.Struct(">I10sQ")
 
 
 def nonsense(what: str) -> ProtocolError:
@@ -147,38 +150,47 @@ def overlay_bytes(overlay: Overlay | None) -> bytes:
 
 
 def delivery_values(delivery: Delivery) -> Values:
+    """Numbers travel packed: there are many of them in each delivery, and one value costs as much as one number."""
     return [
-        delivery.log_id,
-        delivery.head,
-        delivery.lock,
+        _DELIVERY.pack(
+            delivery.log_id,
+            delivery.head,
+            delivery.lock,
+            delivery.size,
+            delivery.sequence,
+            delivery.enqueued_ms,
+            delivery.expires_ms,
+            delivery.original_sequence,
+            delivery.delivery_count,
+            delivery.state,
+            delivery.locked_until_ms,
+        ),
         delivery.message.raw,
-        delivery.size,
-        delivery.sequence,
-        delivery.enqueued_ms,
-        delivery.expires_ms,
-        delivery.original_sequence,
-        delivery.delivery_count,
-        delivery.state,
-        delivery.locked_until_ms,
         overlay_bytes(delivery.overlay),
     ]
 
 
 def delivery_of(partition: PartitionClient, reader: Reader) -> Delivery:
+    packed = reader.data()
+    if len(packed) != _DELIVERY.size:
+        raise nonsense("a delivery")
+    log_id, head, lock, size, sequence, enqueued_ms, expires_ms, original, count, state, until_ms = _DELIVERY.unpack(
+        packed
+    )
     return Delivery(
         partition,
-        reader.number(),
-        reader.data(),
-        reader.number(),
+        log_id,
+        head,
+        lock,
         reader.message(),
-        reader.number(),
-        reader.number(),
-        reader.number(),
-        reader.number(),
-        reader.number(),
-        reader.number(),
-        reader.number(),
-        reader.number(),
+        size,
+        sequence,
+        enqueued_ms,
+        expires_ms,
+        original,
+        count,
+        state,
+        until_ms,
         reader.overlay(),
     )
 
@@ -189,7 +201,7 @@ def deliveries_of(partition: PartitionClient, reader: Reader) -> list[Delivery]:
 
 def lock_values(delivery: Delivery) -> Values:
     """What names a delivery to its owner."""
-    return [delivery.log_id, delivery.head, delivery.lock]
+    return [_LOCK.pack(delivery.log_id, delivery.head, delivery.lock)]
 
 
 class _Nothing:
@@ -200,7 +212,10 @@ class _Nothing:
 
 def locked_of(partition: PartitionClient, reader: Reader) -> Delivery:
     """A delivery by its lock alone, which is all that settling wants of it."""
-    log_id, head, lock = reader.number(), reader.data(), reader.number()
+    packed = reader.data()
+    if len(packed) != _LOCK.size:
+        raise nonsense("a lock")
+    log_id, head, lock = _LOCK.unpack(packed)
     return Delivery(partition, log_id, head, lock, _Nothing.message, 0, 0, 0, 0, 0, 0, 0, 0, None)
 
 
