@@ -30,7 +30,10 @@ def main() -> int:
     target = _compiled.build_folder()
     if target.exists():
         return 0
-    print("polybus: compiling, once for each change of the hot modules ...", flush=True)
+    print(
+        "polybus: compiling, once for each change of the hot modules; POLYBUS_BUILD=plain starts without ...",
+        flush=True,
+    )
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as work:
         if not _build(Path(work)):

@@ -34,5 +34,5 @@ prepare() {
         echo "$wanted" >"$venv/.ready-$purpose"
         [ "$purpose" = dev ] && echo "$wanted" >"$venv/.ready-serve"
     fi
-    "$venv/bin/python" scripts/compile.py || true
+    [ "${POLYBUS_BUILD:-auto}" = plain ] || "$venv/bin/python" scripts/compile.py || true
 }
