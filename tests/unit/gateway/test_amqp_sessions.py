@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from polybus.amqp.outcomes import ACCEPTED, Modified
-from polybus.amqp.types import Described, Symbol, ULong
+from polybus.amqp.types import Described, Symbol, UInt, ULong
 from polybus.gateway.durations import ticks_from_ms
 from polybus.namespace.entities.description import SubscriptionDescription
 from tests.unit.gateway.amqp_kit import Client, Got, SimBus, error_of, rejection, text
@@ -371,3 +371,21 @@ def test_a_subscription_has_sessions_too() -> None:
     accept(client, "t/Subscriptions/s", None, 1)
     (got,) = client.deliveries()
     assert got.message.session_id == "x"
+
+
+@pytest.mark.parametrize("partitioned", [False, True])
+@pytest.mark.parametrize("credit", [0, 1])
+def test_a_lock_that_ends_when_the_wait_does_has_ended(partitioned: bool, credit: int) -> None:
+    """On plain and on partitioned entities, and whether its holder has a message or not."""
+    sim = SimBus()
+    sim.queue("tie", requires_session=True, enable_partitioning=partitioned, lock_duration_ms=5_000)
+    sender = sim.client()
+    sender.outcome(sender.sender("tie"), text("m", session_id="x"))
+    next_one = {Symbol("com.microsoft:session-filter"): None}
+    holder = sim.client()
+    holder.receiver("tie", credit, filter=dict(next_one))
+    waiting = sim.client()
+    wait = {Symbol("com.microsoft:timeout"): UInt(5_000)}
+    waiting.attach_receiver("tie", filter=dict(next_one), properties=wait)
+    waiting.run(5.5)
+    assert [frame.name for frame in waiting.frames()] == ["attach"]

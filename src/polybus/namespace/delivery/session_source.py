@@ -198,6 +198,23 @@ class SessionSource(LogListener):
 
     def _timed_out(self, waiter: _Waiter, timeout_ms: int) -> None:
         if waiter in self._waiters:
+            spawn(self._look_once_more(waiter, timeout_ms)).then(Promise.result)
+
+    async def _look_once_more(self, waiter: _Waiter, timeout_ms: int) -> None:
+        """A lock that ends when the wait does has ended, whichever of the two timers rings first."""
+        partitions = [partition for partition in self.partitions if partition.available]
+        for partition in partitions:
+            partition.clock_moved()
+        for store in dict.fromkeys(partition.store for partition in partitions):
+            await settles_within(store.synced(), self._loop, SESSION_SEEK_MS)
+        if waiter in self._waiters and not self._seeking:
+            self._sought = False
+            self._seeking = True
+            await self._seek()
+        self._give_up(waiter, timeout_ms)
+
+    def _give_up(self, waiter: _Waiter, timeout_ms: int) -> None:
+        if waiter in self._waiters:
             self._waiters.remove(waiter)
             seconds = timeout_ms // 1000
             waiter.promise.reject(
