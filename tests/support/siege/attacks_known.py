@@ -197,7 +197,7 @@ ATTACKS = [
     Attack("2,000 LIKE rules and a property of 31 KB", likes, known=True),
     Attack("peeks of a million", peeks, known=True, bytes=64 * MB),
     Attack("4,000 lock tokens", lock_tokens, known=True),
-    Attack("4,000 sequence numbers", sequence_numbers, known=True),
+    Attack("4,000 sequence numbers", sequence_numbers, known=True, step_ms=100),
     Attack("2,000 scheduled at once", schedules, known=True, step_ms=400),
     Attack("states of sessions of 200 KB", session_state, known=True),
     Attack("rules 500 deep", rule_texts, known=True),

@@ -208,6 +208,9 @@ class AmqpEndpoint:
                     return
             if not self.connection.unread:
                 return
+            if time.perf_counter() > until_s:  # frames that make no events are work, too
+                self._take_another_turn()
+                return
             work.extend(self.connection.feed(b"", self.now_ms))
 
     def _take_another_turn(self) -> None:
