@@ -432,7 +432,7 @@ def test_the_description_names_every_route(server: Server) -> None:
     assert document["openapi"].startswith("3.1")
     described = {(path, method) for path, methods in document["paths"].items() for method in methods}
     for pattern, handlers in http_bulk._ROUTES:
-        names = iter(["cursor" if pattern[0] == "cursors" else "producer"])
+        names = iter([str(pattern[0]).removesuffix("s")])
         words = [f"{{{next(names)}}}" if word is None else word for word in pattern]
         for method in handlers:
             assert ("/".join(["/$polybus/entities/{entity}", *words]), method.lower()) in described
