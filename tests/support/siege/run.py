@@ -27,6 +27,8 @@ from tests.support.siege.watched import WatchedServer
 
 ATTACKS: list[Attack] = [*attacks_strangers.ATTACKS, *attacks_http.ATTACKS, *attacks_known.ATTACKS]
 QUIET_SECONDS = 5.0
+SETTLE_SECONDS = 0.15
+"""After an attack: what it has left for the server to do is counted as its own."""
 PAUSE_SECONDS = 0.2
 """Between two attacks of the long run: the adversary's rate is capped, the question is what each one costs others."""
 P99_FACTOR = 3.0
@@ -119,6 +121,7 @@ def judge(server: WatchedServer, scene: Scene, attack: Attack) -> Verdict:
     begun = time.monotonic()
     attack.run(scene)
     took_s = time.monotonic() - begun
+    time.sleep(SETTLE_SECONDS)
     after = server.cost()
     grown = after.resident_bytes - before.resident_bytes
     return Verdict(attack, after.step_ms, after.step, grown, after.descriptors - before.descriptors, took_s)
