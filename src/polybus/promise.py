@@ -12,8 +12,11 @@ from typing import Any, Generic, Protocol, TypeVar
 from polybus.errors import BugError, PolybusError
 
 T = TypeVar("T")
-Reply = Callable[[object, object, PolybusError | None], None]
-"""Called as reply(context, result, error), once, when the result is safe: a promise without an object of its own."""
+C = TypeVar("C")
+R = TypeVar("R")
+Reply = Callable[[C, R | None, PolybusError | None], None]
+"""Called as reply(context, result, error), once, when the result is safe; without a result where there is an error. A
+promise without an object of its own."""
 Waiter = Callable[["Promise[T]"], None]
 
 

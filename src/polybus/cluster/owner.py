@@ -105,8 +105,7 @@ class Owner:
         partition.check_open()
         partition.send(messages, self._sent, (frame, sent), sent)
 
-    def _sent(self, context: object, result: object, error: PolybusError | None) -> None:
-        assert isinstance(context, tuple)
+    def _sent(self, context: tuple[Frame, OwnedSend], result: list[int] | None, error: PolybusError | None) -> None:
         frame, sent = context
         keys: object = sent.keys
         if error is None:
@@ -165,13 +164,12 @@ class Owner:
         for each in reader.readers():
             partition.give_back(values.locked_of(partition, each))
 
-    def _settled(self, context: object, result: object, error: PolybusError | None) -> None:
+    def _settled(self, frame: Frame, result: None, error: PolybusError | None) -> None:
         del result
-        assert isinstance(context, Frame)
         if error is None:
-            self.link.answer(context, None)
+            self.link.answer(frame, None)
         else:
-            self.link.refuse(context, error)
+            self.link.refuse(frame, error)
 
     # Sessions
 

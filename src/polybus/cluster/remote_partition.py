@@ -40,7 +40,7 @@ from polybus.partition.data import (
     Statistics,
 )
 from polybus.partition.settings import EntitySettings
-from polybus.promise import Promise, Reply, rejected
+from polybus.promise import C, Promise, Reply, rejected
 from polybus.rules.selectors import Selector
 
 T = TypeVar("T")
@@ -170,7 +170,9 @@ class RemotePartition(PartitionClient):
 
     # Sending
 
-    def send(self, messages: list[Message], reply: Reply, context: object, sent: UnkeyedSend | None = None) -> None:
+    def send(
+        self, messages: list[Message], reply: Reply[C, list[int]], context: C, sent: UnkeyedSend | None = None
+    ) -> None:
         self.check_available()
         size = sum([message.size for message in messages])
         self._sending += size
@@ -291,16 +293,18 @@ class RemotePartition(PartitionClient):
         value: Values = [log_id, selector.sql, count]
         self._link.ask(verbs.TAKE_SELECTED, self.entity_id, self.index, value, answered)
 
-    def take_away_selected(self, log_id: int, selector: Selector, count: int, reply: Reply, context: object) -> int:
+    def take_away_selected(
+        self, log_id: int, selector: Selector, count: int, reply: Reply[C, Delivery], context: C
+    ) -> int:
         found = self.take_selected(log_id, selector, count)
         for delivery in found:
             self._remove(delivery, reply, context)
         return len(found)
 
-    def take_away(self, log_id: int, credit: int, reply: Reply, context: object) -> bool:
+    def take_away(self, log_id: int, credit: int, reply: Reply[C, Delivery], context: C) -> bool:
         return self._remove(self.take(log_id, credit), reply, context)
 
-    def _remove(self, delivery: Delivery | None, reply: Reply, context: object) -> bool:
+    def _remove(self, delivery: Delivery | None, reply: Reply[C, Delivery], context: C) -> bool:
         """Removes a message that was locked for this; it may leave when that is safe."""
         if delivery is None:
             return False
@@ -340,11 +344,11 @@ class RemotePartition(PartitionClient):
 
     # Settling
 
-    def complete(self, delivery: Delivery, now: Now, reply: Reply | None, context: object) -> None:
+    def complete(self, delivery: Delivery, now: Now, reply: Reply[C, None] | None, context: C) -> None:
         del now
         self._settle(verbs.COMPLETE, values.lock_values(delivery), reply, context)
 
-    def _settle(self, verb: int, value: Values, reply: Reply | None, context: object) -> None:
+    def _settle(self, verb: int, value: Values, reply: Reply[C, None] | None, context: C) -> None:
         self.check_available()
         if reply is None:
             self._tell(verb, value)
@@ -365,14 +369,14 @@ class RemotePartition(PartitionClient):
         reason: str | None,
         description: str | None,
         properties: dict[str, object] | None,
-        reply: Reply | None,
-        context: object,
+        reply: Reply[C, None] | None,
+        context: C,
     ) -> None:
         del now
         value: Values = [*values.lock_values(delivery), outcome, reason, description, properties]
         self._settle(verbs.SETTLE, value, reply, context)
 
-    def release(self, delivery: Delivery, now: Now, reply: Reply | None, context: object) -> None:
+    def release(self, delivery: Delivery, now: Now, reply: Reply[C, None] | None, context: C) -> None:
         del now
         self._settle(verbs.RELEASE, values.lock_values(delivery), reply, context)
 
@@ -445,7 +449,7 @@ class RemotePartition(PartitionClient):
             self._link.ask(verbs.SESSION_DEMAND, self.entity_id, self.index, [lock.number, wanted], answered)
         return None
 
-    def take_away_in_session(self, session: SessionLock, credit: int, reply: Reply, context: object) -> bool:
+    def take_away_in_session(self, session: SessionLock, credit: int, reply: Reply[C, Delivery], context: C) -> bool:
         return self._remove(self.take_in_session(session, credit), reply, context)
 
     def _delivered_in_session(self, reader: Reader) -> None:

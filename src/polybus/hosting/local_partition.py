@@ -29,7 +29,7 @@ from polybus.partition.entry import Entry
 from polybus.partition.kinds import KINDS
 from polybus.partition.log import Log
 from polybus.partition.tokens import read_token
-from polybus.promise import Promise, Reply, rejected, resolved, spawn
+from polybus.promise import C, Promise, Reply, rejected, resolved, spawn
 
 
 class LocalPartition(LocalPipelines):
@@ -99,8 +99,8 @@ class LocalPartition(LocalPipelines):
         reason: str | None,
         description: str | None,
         properties: dict[str, object] | None,
-        reply: Reply | None,
-        context: object,
+        reply: Reply[C, None] | None,
+        context: C,
     ) -> None:
         broker = self.require()
         log, lock = self.log_of(broker, delivery), delivery.lock
@@ -113,7 +113,7 @@ class LocalPartition(LocalPipelines):
         else:
             settling.dead_letter(broker, log, lock, now, reason, description, properties, reply, context)
 
-    def release(self, delivery: Delivery, now: Now, reply: Reply | None, context: object) -> None:
+    def release(self, delivery: Delivery, now: Now, reply: Reply[C, None] | None, context: C) -> None:
         broker = self.require()
         settling.release(broker, self.log_of(broker, delivery), delivery.lock, now)
         if reply is not None:

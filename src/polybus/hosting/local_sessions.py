@@ -10,7 +10,7 @@ from polybus.partition.broker import Broker
 from polybus.partition.data import ListedSession
 from polybus.partition.log import Log
 from polybus.partition.sessions import Session
-from polybus.promise import Promise, Reply, pause, rejected, resolved, spawn
+from polybus.promise import C, Promise, Reply, pause, rejected, resolved, spawn
 
 
 class LocalSessionLock(SessionLock):
@@ -87,7 +87,7 @@ class LocalSessions(PartitionHost):
         self._load_session(broker, session)
         return delivery
 
-    def take_away_in_session(self, session: SessionLock, credit: int, reply: Reply, context: object) -> bool:
+    def take_away_in_session(self, session: SessionLock, credit: int, reply: Reply[C, Delivery], context: C) -> bool:
         del credit
         broker = self.broker
         assert isinstance(session, LocalSessionLock), "a session's lock goes back to the partition that gave it"

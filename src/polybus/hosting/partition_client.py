@@ -20,7 +20,7 @@ from polybus.message.peeked import Peeked
 from polybus.message.rendering import Marks
 from polybus.partition.data import ListedSession, LogEvent, LogRange, Moved, OutboxMessage, Records, Statistics
 from polybus.partition.settings import EntitySettings
-from polybus.promise import Promise, Reply
+from polybus.promise import C, Promise, Reply
 from polybus.rules.selectors import Selector
 
 
@@ -185,7 +185,9 @@ class PartitionClient:
 
     # Sending
 
-    def send(self, messages: list[Message], reply: Reply, context: object, sent: UnkeyedSend | None = None) -> None:
+    def send(
+        self, messages: list[Message], reply: Reply[C, list[int]], context: C, sent: UnkeyedSend | None = None
+    ) -> None:
         """Stores messages, all or none, in order of the calls; replies with their sequence numbers.
 
         InDoubt where the commit failed: what `sent` was told may or may not be stored.
@@ -216,7 +218,7 @@ class PartitionClient:
         """
         raise NotImplementedError
 
-    def take_away(self, log_id: int, credit: int, reply: Reply, context: object) -> bool:
+    def take_away(self, log_id: int, credit: int, reply: Reply[C, Delivery], context: C) -> bool:
         """Removes the next message at hand, and replies with the delivery; False where none is at hand."""
         raise NotImplementedError
 
@@ -224,7 +226,9 @@ class PartitionClient:
         """Messages at hand that the selector wants, locked; the listener hears when there may be more."""
         raise NotImplementedError
 
-    def take_away_selected(self, log_id: int, selector: Selector, count: int, reply: Reply, context: object) -> int:
+    def take_away_selected(
+        self, log_id: int, selector: Selector, count: int, reply: Reply[C, Delivery], context: C
+    ) -> int:
         """Removes such messages, and replies with each delivery; gives how many."""
         raise NotImplementedError
 
@@ -258,7 +262,7 @@ class PartitionClient:
 
     # Settling, by lock
 
-    def complete(self, delivery: Delivery, now: Now, reply: Reply | None, context: object) -> None:
+    def complete(self, delivery: Delivery, now: Now, reply: Reply[C, None] | None, context: C) -> None:
         """`now` is the caller's look at the clock that it shares with the owner."""
         raise NotImplementedError
 
@@ -270,12 +274,12 @@ class PartitionClient:
         reason: str | None,
         description: str | None,
         properties: dict[str, object] | None,
-        reply: Reply | None,
-        context: object,
+        reply: Reply[C, None] | None,
+        context: C,
     ) -> None:
         raise NotImplementedError
 
-    def release(self, delivery: Delivery, now: Now, reply: Reply | None, context: object) -> None:
+    def release(self, delivery: Delivery, now: Now, reply: Reply[C, None] | None, context: C) -> None:
         """Gives a message back as if it had never been taken: nothing is counted, nothing written."""
         raise NotImplementedError
 
@@ -314,7 +318,7 @@ class PartitionClient:
         """The session's next message at hand, in strict order, under the session's lock."""
         raise NotImplementedError
 
-    def take_away_in_session(self, session: SessionLock, credit: int, reply: Reply, context: object) -> bool:
+    def take_away_in_session(self, session: SessionLock, credit: int, reply: Reply[C, Delivery], context: C) -> bool:
         raise NotImplementedError
 
     def renew_session(self, session: SessionLock) -> Promise[int]:

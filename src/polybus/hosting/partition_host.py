@@ -32,7 +32,7 @@ from polybus.partition.output import Output
 from polybus.partition.records import sealed
 from polybus.partition.sessions import Session
 from polybus.partition.settings import EntitySettings
-from polybus.promise import Loop, Promise, Reply, TimerHandle, pause
+from polybus.promise import C, Loop, Promise, Reply, TimerHandle, pause
 from polybus.rows import Get, Read
 from polybus.rules.selectors import Selector
 
@@ -86,7 +86,9 @@ class PartitionHost(PartitionClient):
         self._timer: TimerHandle | None = None
         self._armed_mono_ms = NOT_DUE
         self._armed_wall_ms = NOT_DUE
-        self._waiting_sends: list[tuple[list[Message], list[bytes], Reply, object, UnkeyedSend | None]] = []
+        self._waiting_sends: list[
+            tuple[list[Message], list[bytes], Reply[Any, list[int]], object, UnkeyedSend | None]
+        ] = []
         self._reading_ids = False
         self._retired = False
         self._outbox_batch: Output | None = None
@@ -197,7 +199,9 @@ class PartitionHost(PartitionClient):
         if store.overloaded:
             raise ServerBusy("Too much waits for a messaging store; try again.")
 
-    def send(self, messages: list[Message], reply: Reply, context: object, sent: UnkeyedSend | None = None) -> None:
+    def send(
+        self, messages: list[Message], reply: Reply[C, list[int]], context: C, sent: UnkeyedSend | None = None
+    ) -> None:
         """Ids that memory cannot vouch for are read first."""
         broker = self.broker
         if broker is None:
@@ -298,7 +302,7 @@ class PartitionHost(PartitionClient):
             entry.overlay,
         )
 
-    def take_away(self, log_id: int, credit: int, reply: Reply, context: object) -> bool:
+    def take_away(self, log_id: int, credit: int, reply: Reply[C, Delivery], context: C) -> bool:
         del credit
         broker = self.broker
         if broker is None:
@@ -322,7 +326,9 @@ class PartitionHost(PartitionClient):
                 self.locked_until(entry.locked_until_ms)
         return [self.delivery(broker, entry) for entry in entries]
 
-    def take_away_selected(self, log_id: int, selector: Selector, count: int, reply: Reply, context: object) -> int:
+    def take_away_selected(
+        self, log_id: int, selector: Selector, count: int, reply: Reply[C, Delivery], context: C
+    ) -> int:
         broker = self.broker
         if broker is None:
             return 0
@@ -376,7 +382,7 @@ class PartitionHost(PartitionClient):
 
     # Settling
 
-    def complete(self, delivery: Delivery, now: Now, reply: Reply | None, context: object) -> None:
+    def complete(self, delivery: Delivery, now: Now, reply: Reply[C, None] | None, context: C) -> None:
         broker = self.broker
         if broker is None:
             raise self.store.unavailable()
@@ -410,7 +416,7 @@ class PartitionHost(PartitionClient):
             self._outbox_batch = batch
             batch.replies.append((self._outbox_synced, batch, None))
 
-    def _outbox_synced(self, context: object, result: object, error: PolybusError | None) -> None:
+    def _outbox_synced(self, context: Output, result: None, error: PolybusError | None) -> None:
         del result
         if self._outbox_batch is context:
             self._outbox_batch = None

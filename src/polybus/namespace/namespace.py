@@ -23,7 +23,7 @@ from polybus.namespace.entities.names import Address, fold
 from polybus.namespace.entities.tiers import Tier
 from polybus.namespace.management.changes import Management
 from polybus.partition.tokens import read_token
-from polybus.promise import Promise, Reply, rejected, spawn
+from polybus.promise import C, Promise, Reply, rejected, spawn
 
 if TYPE_CHECKING:
     from polybus.namespace.bus import Bus
@@ -67,7 +67,7 @@ class Namespace:
     def max_message_bytes(self, entity: Entity) -> int:
         return entity.max_message_bytes
 
-    def send(self, entity: Entity, messages: list[Message], reply: Reply, context: object) -> None:
+    def send(self, entity: Entity, messages: list[Message], reply: Reply[C, list[int]], context: C) -> None:
         """Stores messages, all or none; calls reply(context, sequence numbers, error) after the commit.
 
         Raises BusError where they are refused at once.

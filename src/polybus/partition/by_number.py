@@ -5,6 +5,8 @@ They run beside receivers: what somebody holds is left alone and told, so asking
 
 from __future__ import annotations
 
+from typing import Any
+
 from polybus.clock import Now
 from polybus.partition import events
 from polybus.partition.broker import Broker, Steps
@@ -14,10 +16,10 @@ from polybus.partition.log import Log
 from polybus.partition.reading import find, let_go
 from polybus.partition.retrying import activate
 from polybus.partition.storing import note, remove
-from polybus.promise import Reply
+from polybus.promise import C, Reply
 
 
-def delete(broker: Broker, log: Log, now: Now, numbers: list[int], reply: Reply, context: object) -> Steps[None]:
+def delete(broker: Broker, log: Log, now: Now, numbers: list[int], reply: Reply[C, Any], context: C) -> Steps[None]:
     """Removes messages for good, active or deferred ones; replies with what was removed, gone before, or held."""
     wanted = list(dict.fromkeys(numbers))
     found = yield from find(broker, log, wanted)
@@ -34,7 +36,7 @@ def delete(broker: Broker, log: Log, now: Now, numbers: list[int], reply: Reply,
     broker.out().replies.append((reply, context, result))
 
 
-def undefer(broker: Broker, log: Log, now: Now, numbers: list[int], reply: Reply, context: object) -> Steps[None]:
+def undefer(broker: Broker, log: Log, now: Now, numbers: list[int], reply: Reply[C, Any], context: C) -> Steps[None]:
     """Makes deferred messages active again; replies with what was, what is not deferred, and what is held."""
     wanted = list(dict.fromkeys(numbers))
     found = yield from find(broker, log, wanted)

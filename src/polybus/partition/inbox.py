@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from polybus.clock import Now
 from polybus.errors import EntityNotFound
 from polybus.message.message import GROUP_ID
@@ -12,7 +14,7 @@ from polybus.partition.data import OutboxMessage
 from polybus.partition.entry import Entry
 from polybus.partition.kinds import KINDS, MAIN
 from polybus.partition.transfers import MOVED, RESERVED
-from polybus.promise import Reply
+from polybus.promise import C, Reply
 
 
 def rows_needed(broker: Broker, arriving: list[OutboxMessage]) -> list[bytes]:
@@ -26,8 +28,8 @@ def take_over(
     source: tuple[int, int],
     arriving: list[OutboxMessage],
     rows: dict[bytes, object] | None,
-    reply: Reply,
-    context: object,
+    reply: Reply[C, Any],
+    context: C,
 ) -> None:
     """Stores what has not been seen from this source yet; replies after the commit.
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from polybus.clock import Now
 from polybus.errors import MessageTooLarge
 from polybus.message.edit import Edit
@@ -18,7 +20,7 @@ from polybus.partition.settling import forward_entry
 from polybus.partition.storing import note, remove
 from polybus.partition.transfers import MOVED
 from polybus.partition.upkeep import remove_scheduled
-from polybus.promise import Reply
+from polybus.promise import C, Reply
 from polybus.rows import Get, Scan
 
 
@@ -31,8 +33,8 @@ def move(
     edits: dict[int, Edit],
     destination: str,
     subscription: int,
-    reply: Reply,
-    context: object,
+    reply: Reply[C, Any],
+    context: C,
 ) -> Steps[None]:
     """Takes messages out of a log and puts them on their way, in one batch; replies with what was moved.
 

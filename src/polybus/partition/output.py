@@ -7,7 +7,7 @@ client sees can depend on a row that is not safe.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from polybus.errors import PolybusError
 from polybus.partition.entry import Entry
@@ -31,7 +31,7 @@ class Output(Batch):
         self.arrivals: list[Entry] = []
         self.skips: list[tuple[Log, int]] = []
         """Logs that got rows which memory does not hold, and the last rank among them."""
-        self.replies: list[tuple[Reply, object, object]] = []
+        self.replies: list[tuple[Reply[Any, Any], object, object]] = []
         self.ends: list[tuple[Log, int, int, int]] = []
         self.unsynced: list[tuple[Unsynced, object]] = []
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from polybus.clock import Now
 from polybus.message.message import TIME_MAX_MS, Message, with_scheduled_time
 from polybus.partition import records
@@ -9,10 +11,10 @@ from polybus.partition.broker import Broker, Steps
 from polybus.partition.data import Moved
 from polybus.partition.records import Stored
 from polybus.partition.upkeep import still_scheduled, take_back
-from polybus.promise import Reply
+from polybus.promise import C, Reply
 
 
-def cancel_those(broker: Broker, now: Now, numbers: list[int], reply: Reply, context: object) -> Steps[None]:
+def cancel_those(broker: Broker, now: Now, numbers: list[int], reply: Reply[C, Any], context: C) -> Steps[None]:
     """Takes back those that are still scheduled; replies with them, and with those that are not."""
     found, missing = yield from still_scheduled(broker, numbers)
     broker.wall(now)
@@ -23,7 +25,7 @@ def cancel_those(broker: Broker, now: Now, numbers: list[int], reply: Reply, con
 
 
 def reschedule(
-    broker: Broker, now: Now, numbers: list[int], due_ms: int, by_ms: int, reply: Reply, context: object
+    broker: Broker, now: Now, numbers: list[int], due_ms: int, by_ms: int, reply: Reply[C, Any], context: C
 ) -> Steps[None]:
     """Gives those that are still scheduled another time, `due_ms` or, where it is 0, their own and `by_ms` more.
 

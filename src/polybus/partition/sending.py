@@ -18,7 +18,7 @@ from polybus.partition.log import Log
 from polybus.partition.rule_changes import lay_over
 from polybus.partition.settling import HEADER_DESCRIPTION, HEADER_REASON, oversized
 from polybus.partition.storing import enter, expiry_of, note
-from polybus.promise import Reply
+from polybus.promise import C, Reply
 from polybus.rules.rule import Copy
 
 SESSION_MISSING: Final = (
@@ -83,8 +83,8 @@ def send(
     now: Now,
     messages: list[Message],
     rows: dict[bytes, object] | None,
-    reply: Reply | None,
-    context: object,
+    reply: Reply[C, list[int]] | None,
+    context: C,
 ) -> list[bytes]:
     """Stores the messages, all or none; replies with their sequence numbers after the commit.
 

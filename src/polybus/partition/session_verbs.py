@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from polybus.clock import Now
 from polybus.errors import SessionCannotBeLocked, SessionLockLost
@@ -14,7 +14,7 @@ from polybus.partition.reading import let_go, load_bodies, rows_of, whole
 from polybus.partition.records import Stored
 from polybus.partition.sessions import Session, SessionBook
 from polybus.partition.storing import note, remove
-from polybus.promise import Reply
+from polybus.promise import C, Reply
 from polybus.rows import Get, Scan
 
 SCAN_SESSIONS: Final = 64
@@ -212,7 +212,7 @@ def release(broker: Broker, log: Log, session: Session, now: Now, count: bool = 
 
 
 def set_state(
-    broker: Broker, log: Log, session: Session, state: bytes | None, now: Now, reply: Reply, context: object
+    broker: Broker, log: Log, session: Session, state: bytes | None, now: Now, reply: Reply[C, Any], context: C
 ) -> Steps[None]:
     """Stores a session's state, or clears it."""
     old = yield from stored_state(log, session.id)

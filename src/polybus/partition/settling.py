@@ -23,7 +23,7 @@ from polybus.partition.log import Log
 from polybus.partition.retrying import check_wish, delay_of, put_aside, take_wish
 from polybus.partition.storing import copy_into, enter, note, put_deferred, remove, rewrite, set_retry
 from polybus.partition.totals import BY_RECEIVER
-from polybus.promise import Reply
+from polybus.promise import C, Reply
 
 MAX_DELIVERY_REASON: Final = "MaxDeliveryCountExceeded"
 HEADER_REASON: Final = "HeaderSizeExceeded"
@@ -32,7 +32,7 @@ HEADER_DESCRIPTION: Final = "The size quota for this stream has been exceeded."
 Properties = dict[str, object]
 
 
-def complete(broker: Broker, log: Log, lock: int, now: Now, reply: Reply | None, context: object) -> None:
+def complete(broker: Broker, log: Log, lock: int, now: Now, reply: Reply[C, None] | None, context: C) -> None:
     entry = held(broker, log, lock, now)
     settle_complete(broker, entry, now)
     respond(broker, reply, context)
@@ -51,8 +51,8 @@ def abandon(
     lock: int,
     now: Now,
     properties: Properties | None,
-    reply: Reply | None,
-    context: object,
+    reply: Reply[C, None] | None,
+    context: C,
 ) -> None:
     entry = held(broker, log, lock, now)
     check_abandon(broker, entry, now, properties)
@@ -122,8 +122,8 @@ def defer(
     lock: int,
     now: Now,
     properties: Properties | None,
-    reply: Reply | None,
-    context: object,
+    reply: Reply[C, None] | None,
+    context: C,
 ) -> None:
     entry = held(broker, log, lock, now)
     check_properties(entry, properties)
@@ -161,8 +161,8 @@ def dead_letter(
     reason: str | None,
     description: str | None,
     properties: Properties | None,
-    reply: Reply | None,
-    context: object,
+    reply: Reply[C, None] | None,
+    context: C,
 ) -> None:
     entry = held(broker, log, lock, now)
     check_can_dead_letter(log)
@@ -270,7 +270,7 @@ def _let_go(broker: Broker, entry: Entry, returns: bool = False) -> None:
     broker.unlock(entry)
 
 
-def respond(broker: Broker, reply: Reply | None, context: object) -> None:
+def respond(broker: Broker, reply: Reply[C, None] | None, context: C) -> None:
     if reply is not None:
         broker.out().replies.append((reply, context, None))
 

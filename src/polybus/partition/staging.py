@@ -7,7 +7,7 @@ Duplicates and rules are looked at when published; where there are none, the mes
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 from polybus.clock import Now
 from polybus.errors import ArgumentError, PolybusError
@@ -18,7 +18,7 @@ from polybus.partition.broker import Broker, Steps
 from polybus.partition.kinds import MAIN
 from polybus.partition.reading import rows_of, scan
 from polybus.partition.stages import Stage
-from polybus.promise import Reply
+from polybus.promise import C, Reply
 from polybus.rows import Get, Scan
 
 STAGE_BYTES: Final = 16
@@ -31,8 +31,8 @@ def stage(
     stage_id: bytes,
     first: int,
     messages: list[Message],
-    reply: Reply,
-    context: object,
+    reply: Reply[C, Any],
+    context: C,
 ) -> None:
     """Stores messages under a stage, numbered from `first`; the same numbers written twice are one."""
     if len(stage_id) != STAGE_BYTES:
@@ -80,10 +80,9 @@ def _blocks(broker: Broker, messages: list[Message]) -> list[list[Message]]:
     return blocks
 
 
-def _staged(context: object, result: object, error: PolybusError | None) -> None:
+def _staged(stage: Stage, result: None, error: PolybusError | None) -> None:
     del result, error
-    assert isinstance(context, Stage)
-    context.unsynced -= 1
+    stage.unsynced -= 1
 
 
 def stages(broker: Broker) -> Steps[list[tuple[bytes, int]]]:
@@ -95,7 +94,7 @@ def stages(broker: Broker) -> Steps[list[tuple[bytes, int]]]:
     return [(stage_id, known[stage_id].touched_ms) for stage_id in ids if stage_id in known]
 
 
-def publish_chunk(broker: Broker, now: Now, stage_id: bytes, reply: Reply | None, context: object) -> Steps[bool]:
+def publish_chunk(broker: Broker, now: Now, stage_id: bytes, reply: Reply[C, Any] | None, context: C) -> Steps[bool]:
     """Moves the next messages of a stage into the log; True where more are left."""
     stage = broker.stages.open.get(stage_id)
     more = False
@@ -165,7 +164,7 @@ def _end(broker: Broker, stage_id: bytes, stage: Stage) -> None:
     broker.stages.open.pop(stage_id, None)
 
 
-def drop(broker: Broker, stage_id: bytes, reply: Reply | None, context: object) -> Steps[None]:
+def drop(broker: Broker, stage_id: bytes, reply: Reply[C, Any] | None, context: C) -> Steps[None]:
     """Throws a stage away; one that is being written or published meanwhile stays, and expires."""
     stage = broker.stages.open.get(stage_id)
     if stage is not None and not stage.busy and not stage.unsynced:

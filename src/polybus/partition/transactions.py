@@ -6,6 +6,8 @@ leaves nothing, and the commit is one batch that is there wholly or not at all.
 
 from __future__ import annotations
 
+from typing import Any
+
 from polybus.clock import Now
 from polybus.errors import MessageLockLost, SessionLockLost
 from polybus.message.message import Message
@@ -16,7 +18,7 @@ from polybus.partition.broker import Broker, Steps
 from polybus.partition.entry import Entry
 from polybus.partition.kinds import MAIN
 from polybus.partition.log import Log
-from polybus.promise import Reply
+from polybus.promise import C, Reply
 from polybus.rows import Get
 
 
@@ -81,7 +83,7 @@ def roll_back(work: Work) -> None:
             settlement.entry.transaction = None
 
 
-def reserve(broker: Broker, count: int, reply: Reply, context: object) -> None:
+def reserve(broker: Broker, count: int, reply: Reply[C, Any], context: C) -> None:
     """Replies, after the commit, with numbers that nobody else will get, whatever becomes of the transaction."""
     log = broker.logs[MAIN]
     numbers = [broker.next_sequence(log) for _ in range(count)]
@@ -101,7 +103,7 @@ def remove_intent(broker: Broker) -> None:
 
 
 def commit(
-    broker: Broker, work: Work, now: Now, rows: dict[bytes, object] | None, reply: Reply, context: object
+    broker: Broker, work: Work, now: Now, rows: dict[bytes, object] | None, reply: Reply[C, Any], context: C
 ) -> None:
     """Does everything in the open output, or raises and has done nothing."""
     for settlement in work.settlements:

@@ -6,6 +6,8 @@ says when to call again, which is at once where there is more to do.
 
 from __future__ import annotations
 
+from typing import Any
+
 from polybus.clock import Now
 from polybus.errors import MessageNotFound
 from polybus.message.message import Message
@@ -20,7 +22,7 @@ from polybus.partition.retrying import activate as activate_deferred
 from polybus.partition.sessions import Session
 from polybus.partition.storing import note, remove
 from polybus.partition.timetable import NOT_DUE
-from polybus.promise import Reply
+from polybus.promise import C, Reply
 from polybus.rows import Get, Scan
 
 EXPIRED_REASON = "TTLExpiredException"
@@ -116,7 +118,7 @@ def remove_scheduled(broker: Broker, due_ms: int, number: int, size: int) -> Non
     broker.size -= size
 
 
-def cancel(broker: Broker, now: Now, numbers: list[int], reply: Reply, context: object) -> Steps[None]:
+def cancel(broker: Broker, now: Now, numbers: list[int], reply: Reply[C, Any], context: C) -> Steps[None]:
     """Takes scheduled messages back, all or none."""
     found, missing = yield from still_scheduled(broker, numbers)
     if missing:

@@ -142,9 +142,8 @@ class SendingLink(LinkEnd):
             self.endpoint.ended(sending.bytes)
             raise
 
-    def _answered(self, context: object, result: object, error: PolybusError | None) -> None:
+    def _answered(self, context: _Sending, result: list[int] | None, error: PolybusError | None) -> None:
         """The namespace's reply, after the commit."""
-        assert isinstance(context, _Sending)
         if error is None and context.tells_duplicates:
             error = _dropped(result)
         if context.traced is not None:

@@ -33,7 +33,7 @@ from polybus.gateway.stats import EntityStats
 from polybus.message.outcome import ABANDON, COMPLETE, DEAD_LETTER, DEFER
 from polybus.message.overlay import DEAD_LETTER_DESCRIPTION, DEAD_LETTER_REASON
 from polybus.namespace.delivery.source import Delivery
-from polybus.promise import Promise, Reply
+from polybus.promise import C, Promise, Reply
 
 if TYPE_CHECKING:
     from polybus.gateway.amqp.endpoint import AmqpEndpoint
@@ -103,7 +103,7 @@ def properties_of(given: object) -> dict[str, object] | None:
     return {str(name): value for name, value in given.items()}
 
 
-def settle(held: Delivery, decision: Decision, now: Now, reply: Reply | None, context: object) -> None:
+def settle(held: Delivery, decision: Decision, now: Now, reply: Reply[C, None] | None, context: C) -> None:
     """Carries a decision out; replies after the commit, or raises at once and nothing has happened."""
     held.partition.settle(
         held,
@@ -181,9 +181,8 @@ class SettlingLink(LinkEnd):
         settle(held, decision, now, reply, outgoing)
         self.endpoint.begun(0)
 
-    def _completed(self, context: object, result: object, error: PolybusError | None) -> None:
+    def _completed(self, context: OutgoingDelivery, result: None, error: PolybusError | None) -> None:
         del result
-        assert isinstance(context, OutgoingDelivery)
         if error is None:
             self.stats.completed += 1
             if self.endpoint.gateway.telemetry is not None:
@@ -199,29 +198,27 @@ class SettlingLink(LinkEnd):
         if telemetry is not None and self.place is not None and isinstance(held, Delivery):
             telemetry.settled(self.place.path, held.message, outcome)
 
-    def _released(self, context: object, result: object, error: PolybusError | None) -> None:
+    def _released(self, context: OutgoingDelivery, result: None, error: PolybusError | None) -> None:
         del result
-        assert isinstance(context, OutgoingDelivery)
         if error is None:
             context.settle(RELEASED_BYTES)
             self.endpoint.wake()
         else:
             self.refuse_settlement(context, error, False)
 
-    def _abandoned(self, context: object, result: object, error: PolybusError | None) -> None:
+    def _abandoned(self, context: OutgoingDelivery, result: None, error: PolybusError | None) -> None:
         del result
         self._confirm(context, ABANDON, error)
 
-    def _deferred(self, context: object, result: object, error: PolybusError | None) -> None:
+    def _deferred(self, context: OutgoingDelivery, result: None, error: PolybusError | None) -> None:
         del result
         self._confirm(context, DEFER, error)
 
-    def _dead_lettered(self, context: object, result: object, error: PolybusError | None) -> None:
+    def _dead_lettered(self, context: OutgoingDelivery, result: None, error: PolybusError | None) -> None:
         del result
         self._confirm(context, DEAD_LETTER, error)
 
-    def _confirm(self, context: object, outcome: str, error: PolybusError | None) -> None:
-        assert isinstance(context, OutgoingDelivery)
+    def _confirm(self, context: OutgoingDelivery, outcome: str, error: PolybusError | None) -> None:
         if error is None:
             count(self.stats, outcome)
             if self.endpoint.gateway.telemetry is not None:

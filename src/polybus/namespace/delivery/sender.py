@@ -8,7 +8,7 @@ hang one after the other can take longer than a sender may wait: by its deadline
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from polybus.clock import Clock
 from polybus.errors import MessageTooLarge, PartitionUnavailable, PolybusError, QuotaExceeded, ServerBusy
@@ -19,7 +19,7 @@ from polybus.limits import REROUTE_MS
 from polybus.message.message import Message
 from polybus.namespace.delivery.routing import batch_key, key_of
 from polybus.namespace.entities.entity import Entity
-from polybus.promise import Loop, Promise, Reply, TimerHandle
+from polybus.promise import C, Loop, Promise, Reply, TimerHandle
 
 
 class Doubts(Protocol):
@@ -57,8 +57,8 @@ class _Reroute(UnkeyedSend):
         self,
         entity: Entity,
         messages: list[Message],
-        reply: Reply,
-        context: object,
+        reply: Reply[C, Any],
+        context: C,
         began_ms: int,
         doubts: Doubts,
     ) -> None:
@@ -90,11 +90,13 @@ class Sender:
         self._doubts = doubts
         self._loop = loop
         self._clock = clock
-        self._reply_unkeyed: Reply = self._answered  # made once: to ask for a method costs each time
+        self._reply_unkeyed: Reply[_Reroute, list[int]] = (
+            self._answered
+        )  # made once: to ask for a method costs each time
         self.rerouted = 0
         self.refused = 0
 
-    def send(self, entity: Entity, messages: list[Message], reply: Reply, context: object) -> None:
+    def send(self, entity: Entity, messages: list[Message], reply: Reply[C, list[int]], context: C) -> None:
         """Stores the messages, all or none; replies after the commit, or raises at once and nothing is stored."""
         entity.check_sendable()
         size = 0
@@ -120,7 +122,9 @@ class Sender:
                 began_ms = self._clock.now().mono_ms
                 self._try_partitions(_Reroute(entity, messages, reply, context, began_ms, self._doubts))
 
-    def _send_to(self, partition: PartitionClient, messages: list[Message], reply: Reply, context: object) -> None:
+    def _send_to(
+        self, partition: PartitionClient, messages: list[Message], reply: Reply[C, list[int]], context: C
+    ) -> None:
         try:
             partition.check_open()
         except ServerBusy:
@@ -148,9 +152,7 @@ class Sender:
         self.refused += 1
         raise failure or PartitionUnavailable(f"No partition of '{entity.name}' is available.")
 
-    def _answered(self, context: object, result: object, error: PolybusError | None) -> None:
-        assert isinstance(context, _Reroute)
-        send = context
+    def _answered(self, send: _Reroute, result: list[int] | None, error: PolybusError | None) -> None:
         if error is None and send.timer is None:
             send.reply(send.context, result, None)
             return

@@ -193,12 +193,11 @@ class MessageSource(LogListener):
                 promise.resolve(None)
 
 
-def deliver_removed(context: object, result: object, error: PolybusError | None) -> None:
+def deliver_removed(receiver: Receiver, delivery: Delivery | None, error: PolybusError | None) -> None:
     """A receive-and-delete is on disk: now the message may leave."""
-    receiver: Receiver = context  # type: ignore[assignment]
     if error is None:
-        assert isinstance(result, Delivery), "a removed message comes as a delivery"
-        receiver.deliver(result)
+        assert delivery is not None, "a removed message comes as a delivery"
+        receiver.deliver(delivery)
     else:
         receiver.failed(error)
 
