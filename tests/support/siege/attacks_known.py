@@ -193,7 +193,7 @@ ATTACKS = [
     Attack("messages of 4,000 properties", message_of_properties, known=True),
     Attack("messages of 4,000 sections", message_of_sections, known=True),
     Attack("messages of 5,000 annotations", message_annotations, known=True),
-    Attack("a batch of thousands", batch, known=True, step_ms=2_000),
+    Attack("a batch of thousands", batch, known=True, step_ms=250),
     Attack("2,000 LIKE rules and a property of 31 KB", likes, known=True),
     Attack("peeks of a million", peeks, known=True, bytes=64 * MB),
     Attack("4,000 lock tokens", lock_tokens, known=True),
