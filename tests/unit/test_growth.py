@@ -143,8 +143,11 @@ def test_twice_the_input_is_at_most_about_twice_the_work(name: str) -> None:
 @pytest.mark.parametrize("name", INPUTS)
 def test_the_largest_is_refused_or_done_within_a_step(name: str) -> None:
     size, make = INPUTS[name]
-    do = make(8 * size)
+    assert min(cpu_s(make(8 * size)) for _ in range(3)) < STEP_S  # the least: the collector is not the input's doing
+
+
+def cpu_s(do: Callable[[], object]) -> float:
     before_s = time.thread_time()
     with contextlib.suppress(PolybusError):
         do()
-    assert time.thread_time() - before_s < STEP_S
+    return time.thread_time() - before_s

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 
 import pytest
@@ -36,9 +37,19 @@ def topic_of(expression: str, ignore_case: bool = False, rules: int = SQL_RULES_
 
 
 def cpu_s(topic: TopicRules, message: Message) -> float:
-    before = time.thread_time()
-    topic.match(message, Ids())
-    return time.thread_time() - before
+    """The least of three times: whatever the collector or the machine does besides is not the rules'."""
+    return min(_once(topic, message) for _ in range(3))
+
+
+def _once(topic: TopicRules, message: Message) -> float:
+    gc.collect()
+    gc.disable()
+    try:
+        before = time.thread_time()
+        topic.match(message, Ids())
+        return time.thread_time() - before
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("name", FILTERS)
