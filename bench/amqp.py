@@ -22,11 +22,13 @@ from azure.servicebus.management import ServiceBusAdministrationClient
 
 import polybus
 from bench.idle import WARM, open_idle_connections
+from bench.raw_client import KEY, KEY_NAME
 from bench.rivals import LOADGEN, RabbitMQ, Reference, Unavailable, build_loadgen, cpu_seconds
 from bench.table import Table
 from polybus.testing.server import ServerProcess
 
-PLAIN = ("-u", "RootManageSharedAccessKey", "-p", "SAS_KEY_VALUE")
+PLAIN = ("-u", KEY_NAME, "-p", KEY)
+PRODUCTION = ("--profile", "production", "--development-certificate", "--key", f"{KEY_NAME}={KEY}")
 
 
 def load(port: int, address: str, count: int, *options: str) -> dict[str, float]:
@@ -45,9 +47,8 @@ class Ours:
     """A bus in a process of its own, with one plain queue `q`."""
 
     def __init__(self, folder: Path, *options: str) -> None:
-        self.server = ServerProcess(
-            folder, "--profile", "production", "--key", "RootManageSharedAccessKey=SAS_KEY_VALUE", *options
-        )
+        self.server = ServerProcess(folder, *PRODUCTION, *options)
+        self.server.key_name, self.server.key = KEY_NAME, KEY
         self.server.start()
         self.port = int(self.server.addresses["amqp"].rsplit(":", 1)[1])
         admin = ServiceBusAdministrationClient.from_connection_string(

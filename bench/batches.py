@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from bench.raw_client import BATCH_FORMAT, DISPOSITION, RawClient
+from bench.raw_client import BATCH_FORMAT, DISPOSITION, KEY, KEY_NAME, RawClient
 from polybus.amqp.codec import encode
 from polybus.message.message import build
 
@@ -23,7 +23,7 @@ def send_singles(port: int, queue: str, messages: int) -> None:
 
 
 async def _send(port: int, queue: str, payload: bytes, message_format: int, count: int, window: int) -> None:
-    client = await RawClient.connect(port, "RootManageSharedAccessKey", "SAS_KEY_VALUE")
+    client = await RawClient.connect(port, KEY_NAME, KEY)
     handle = client.attach("bench", False, queue)
     await client.until(0x13)
     for sent in range(1, count + 1):

@@ -7,7 +7,7 @@ import resource
 import time
 from pathlib import Path
 
-from bench.raw_client import RawClient
+from bench.raw_client import KEY, KEY_NAME, RawClient
 from polybus.amqp.codec import encode
 from polybus.client.sas import make_token
 
@@ -25,7 +25,7 @@ async def _one(port: int) -> RawClient:
     handle = client.attach("cbs-in", False, "$cbs")
     await client.until(0x12, 2)
     await client.until(0x13)
-    token = make_token("sb://localhost/", "RootManageSharedAccessKey", "SAS_KEY_VALUE", int(time.time()) + 3600)
+    token = make_token("sb://localhost/", KEY_NAME, KEY, int(time.time()) + 3600)
     properties = {"operation": "put-token", "type": "servicebus.windows.net:sastoken", "name": "sb://localhost/q"}
     message = b"\x00\x53\x73" + encode(["1"]) + b"\x00\x53\x74" + encode(properties) + b"\x00\x53\x77" + encode(token)
     client.transfer(handle, message)

@@ -14,6 +14,7 @@ OPEN, BEGIN, ATTACH, FLOW, TRANSFER, DISPOSITION = 0x10, 0x11, 0x12, 0x13, 0x14,
 SASL_INIT = 0x41
 SOURCE, TARGET = 0x28, 0x29
 BATCH_FORMAT = 0x80013700
+KEY_NAME, KEY = "bench", "the-key-of-the-bench"  # the profile of production refuses the emulator's
 FRAME_PAYLOAD = 60_000
 """Below the bus's max-frame-size of 65,536 bytes."""
 
