@@ -141,7 +141,7 @@ class Hand:
         expect(self.page.get_by_text(text).first).to_be_visible()
 
     def sees_note(self, text: str) -> None:
-        expect(self.page.locator(".note", has_text=text)).to_be_visible()
+        expect(self.page.locator(".note", has_text=text).last).to_be_visible()  # an earlier one may still be there
 
     def sees_no(self, text: str, role: Any = "button") -> None:
         expect(self.page.get_by_role(role, name=text)).to_have_count(0)
