@@ -25,7 +25,7 @@ def _sender(peer: Peer, address: str = "victim") -> None:
 
 def _drain(peer: Peer, numbers: int = 1) -> None:
     for _ in range(numbers):
-        if peer.until("disposition", 2) is None:
+        if peer.until("disposition", seconds=2) is None:
             return
 
 
@@ -90,7 +90,7 @@ def _manage(scene: Scene, operation: str, body: object, times: int = 5) -> None:
         peer.credit(1, 100)
         for number in range(times):
             peer.transfer(request({"operation": f"com.microsoft:{operation}"}, body), number=number)
-        peer.until("transfer", 2)
+        peer.until("transfer", seconds=2)
 
 
 def peeks(scene: Scene) -> None:
@@ -125,7 +125,7 @@ def rule_texts(scene: Scene) -> None:
         peer.credit(1, 100)
         for number in range(20):
             peer.transfer(request({"operation": "com.microsoft:add-rule"}, rule), number=number)
-        peer.until("transfer", 2)
+        peer.until("transfer", seconds=2)
 
 
 def many_receivers(scene: Scene) -> None:
@@ -134,13 +134,13 @@ def many_receivers(scene: Scene) -> None:
             peer.begin(channel)
             one = [frame(channel, Attach(f"r{n}", n, True, Source("empty"), Target("x"))) for n in range(250)]
             peer.send(b"".join(one))
-        peer.until("close", 0.3)
+        peer.until("close", seconds=0.3)
 
 
 def many_sessions(scene: Scene) -> None:
     with scene.known() as peer:
         peer.send(b"".join(frame(channel, Begin(0, 100, 100)) for channel in range(4_900)))
-        peer.until("close", 0.5)
+        peer.until("close", seconds=0.5)
 
 
 def a_range_of_thousands(scene: Scene) -> None:
@@ -151,14 +151,14 @@ def a_range_of_thousands(scene: Scene) -> None:
         peer.credit(0, 3_000, window=10_000)
         first = last = None
         for _ in range(3_000):
-            got = peer.until("transfer", 2)
+            got = peer.until("transfer", seconds=2)
             if got is None:
                 break
             first = got.fields[1] if first is None else first
             last = got.fields[1]
         if first is not None:
             peer.say(Disposition(True, first, last, False, ACCEPTED))
-            peer.until("disposition", 2)
+            peer.until("disposition", seconds=2)
 
 
 def taken_and_gone(scene: Scene) -> None:
@@ -167,7 +167,7 @@ def taken_and_gone(scene: Scene) -> None:
         peer.begin(window=10_000)
         peer.attach_receiver("full", 0)
         peer.credit(0, 2_000, window=10_000)
-        peer.until("transfer", 2)
+        peer.until("transfer", seconds=2)
 
 
 def transactions(scene: Scene) -> None:

@@ -31,7 +31,7 @@ def _show(scene: Scene, name: str, token: str = WRONG, **options: object) -> Non
     with scene.stranger() as peer:
         _tokens(peer)
         peer.transfer(put_token(name, token, **options))
-        peer.until("disposition", 1)
+        peer.until("disposition", seconds=1)
 
 
 def long_audience(scene: Scene) -> None:
@@ -173,7 +173,7 @@ def attach_and_detach(scene: Scene) -> None:
         peer.begin()
         one = frame(0, Attach("a", 0, False, Source("here"), Target("$cbs"), initial_delivery_count=0))
         peer.send((one + frame(0, Detach(0, True, None))) * 3_000)
-        peer.until("close", 1)
+        peer.until("close", seconds=1)
 
 
 def refused_links(scene: Scene) -> None:
@@ -181,19 +181,19 @@ def refused_links(scene: Scene) -> None:
         peer.begin()
         one = frame(0, Attach("a", 0, True, Source("victim"), Target("here")))
         peer.send((one + frame(0, Detach(0, True, None))) * 3_000)
-        peer.until("close", 1)
+        peer.until("close", seconds=1)
 
 
 def begin_and_end(scene: Scene) -> None:
     with scene.stranger() as peer:
         peer.send((frame(0, Begin(0, 100, 100)) + frame(0, End())) * 5_000)
-        peer.until("close", 1)
+        peer.until("close", seconds=1)
 
 
 def many_sessions(scene: Scene) -> None:
     with scene.stranger() as peer:
         peer.send(b"".join(frame(channel, Begin(0, 100, 100)) for channel in range(4_000)))
-        peer.until("close", 1)
+        peer.until("close", seconds=1)
 
 
 def heartbeats(scene: Scene) -> None:
@@ -205,7 +205,7 @@ def flows_with_echo(scene: Scene) -> None:
     with scene.stranger() as peer:
         _tokens(peer)
         peer.send(frame(0, Flow(None, 5_000, 0, 5_000, 1, 0, 100, echo=True)) * 10_000)
-        peer.until("close", 0.2)
+        peer.until("close", seconds=0.2)
 
 
 def flow_of_nulls(scene: Scene) -> None:
@@ -214,7 +214,7 @@ def flow_of_nulls(scene: Scene) -> None:
         fields = b"\x40" * 60_000
         body = b"\x00\x53\x13\xd0" + (len(fields) + 4).to_bytes(4, "big") + len(fields).to_bytes(4, "big") + fields
         peer.send(((len(body) + 8).to_bytes(4, "big") + b"\x02\x00\x00\x00" + body) * 10)
-        peer.until("close", 0.5)
+        peer.until("close", seconds=0.5)
 
 
 def attach_of_maps(scene: Scene) -> None:
@@ -223,7 +223,7 @@ def attach_of_maps(scene: Scene) -> None:
         peer.begin()
         for handle in range(20):
             peer.say(Attach("a", handle, True, Source("$cbs"), Target("x"), properties=properties))
-        peer.until("close", 0.5)
+        peer.until("close", seconds=0.5)
 
 
 def dispositions_of_everything(scene: Scene) -> None:

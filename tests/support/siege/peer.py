@@ -66,12 +66,12 @@ class Peer:
     def say(self, performative: Performative, channel: int = 0, payload: bytes = b"") -> bool:
         return self.send(frame(channel, performative, payload=payload))
 
-    def until(self, name: str, seconds: float = PATIENCE_S) -> Frame | None:
-        """The next frame of this kind; None where the server hangs up, or says nothing of it in time."""
+    def until(self, *names: str, seconds: float = PATIENCE_S) -> Frame | None:
+        """The next frame of one of these kinds; None where the server hangs up, or says nothing of it in time."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             while (one := take_frame(self._unread)) is not None:
-                if one.name == name:
+                if one.name in names:
                     return one
             if not self._read(deadline):
                 return None

@@ -37,6 +37,8 @@ def test_the_partitions_of_a_topic_and_of_one_subscription(shell: Shell) -> None
 
 
 def test_the_stores(shell: Shell, served: Served) -> None:
+    shell.run("queue", "create", "committed")
+    shell.run("send", "committed", "x")
     data = shell.json("stores")
     assert [each["state"] for each in data["stores"]] == ["open", "open"]
     assert all(each["url"].startswith(f"rocksdb:{served.data}") for each in data["stores"])

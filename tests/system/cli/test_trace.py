@@ -25,4 +25,4 @@ def test_a_message_is_followed_by_its_id(served: Served, shell: Shell) -> None:
     shown = shell.run("trace", "mine")
     assert "completed" in shown
     for name in ("followed", "silent"):
-        shell.run("queue", "delete", name)
+        shell.run("queue", "delete", name, "--yes")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from azure.servicebus.management import ServiceBusAdministrationClient as AdministrationClient
 
 from polybus.limits import AMQP_REPLIES_HELD_BYTES
 from tests.support.siege.peer import Peer, put_token, request
@@ -46,7 +47,7 @@ def test_replies_that_nobody_takes_are_bounded_by_their_bytes(server: WatchedSer
         for number in range(200):
             if not peer.transfer(put_token("q", reply_to="r" * 900_000), number=number):
                 break
-        peer.until("close", 2)
+        peer.until("close", seconds=2)
         return [peer]
 
     assert grown(server, attack) < 20 * MB
@@ -118,11 +119,15 @@ def test_memory_comes_back_when_its_holders_are_gone(server: WatchedServer) -> N
         peers = [Peer(server.addresses["amqp"], known=True) for _ in range(4)]
         for peer in peers:
             peer.begin()
-            for handle in range(30):
-                peer.attach_sender("$cbs", handle)
-                peer.transfer(b"x" * 1_000_000, handle, handle, more=True)
+            for handle in range(120):
+                peer.attach_sender("held", handle)
+                peer.transfer(b"x" * 240_000, handle, handle, more=True)
         return peers
 
+    with AdministrationClient.from_connection_string(
+        server.admin_connection_string, connection_verify=str(server.authority)
+    ) as administration:
+        administration.create_queue("held")
     before = server.resident_bytes()
     held = grown(server, attack)
     assert held > 60 * MB, "the attack must hold something for the test to say anything"
