@@ -76,6 +76,8 @@ class StoreHost:
         self._held = False
         self._retry_ms = REOPEN_MS
         self._full_ms = 0
+        self._kept: StoreDriver | None = None
+        """The driver of a store that was full, until it serves again."""
         self._closing = False
 
     @property
@@ -244,13 +246,20 @@ class StoreHost:
             # Nothing was written and the store is good; only the brokers' memory ran ahead of it. One that refuses
             # again before it has taken anything comes back more and more slowly.
             self.full = True
+            self._kept = driver
             if self._full_ms:
-                self._loop.call_later(self._full_ms / 1000, self._take, driver, Promise())
+                self._loop.call_later(self._full_ms / 1000, self._take_back, driver)
             else:
-                self._loop.call_soon(self._take, driver, Promise())
+                self._loop.call_soon(self._take_back, driver)
             self._full_ms = min(max(self._full_ms * 2, REOPEN_MS), REOPEN_MS_MAX)
         else:
             driver.close(lambda _: self._retry_later())
+
+    def _take_back(self, driver: StoreDriver) -> None:
+        """A store that was full serves again with the driver that it had; it may have been asked to open meanwhile."""
+        if self._kept is driver:
+            self._kept = None
+            self._take(driver, Promise())
 
     def _retry_later(self) -> None:
         if self._closing or self.state in (StoreState.OPEN, StoreState.OPENING):
@@ -263,6 +272,10 @@ class StoreHost:
         done: Promise[bool] = Promise()
         if self._closing or self.state in (StoreState.OPEN, StoreState.OPENING):
             done.resolve(self.state is StoreState.OPEN)
+            return done
+        kept, self._kept = self._kept, None
+        if kept is not None:
+            self._take(kept, done)
             return done
         self.state = StoreState.OPENING
 
@@ -316,7 +329,8 @@ class StoreHost:
             self._flush()
             self._loop.call_later(0.001, self._close_when_idle, done)
             return
-        driver, self.driver = self.driver, None
+        driver = self.driver if self.driver is not None else self._kept
+        self.driver = self._kept = None
         self.state = StoreState.MISSING
         if driver is None:
             done.resolve(None)

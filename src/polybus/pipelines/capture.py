@@ -169,7 +169,7 @@ class Capturing:
     """For `foreachBatch`: one batch of the query into the lake, unless it is there."""
 
     def __init__(
-        self, lake: Lake, folder: Folder, lands: Callable[[list[LakeFile]], None], bodies: TypedBodies | None
+        self, lake: Lake, folder: Folder, lands: Callable[[int, list[LakeFile]], None], bodies: TypedBodies | None
     ) -> None:
         self._lake = lake
         self._folder = folder
@@ -185,7 +185,7 @@ class Capturing:
             files = capture_batch(self._lake, batch, frame)
         else:
             files = self._bodies.capture(self._lake, batch, frame)
-        self._lands(files)
+        self._lands(number, files)
 
 
 def ends_text(journal: CheckpointState) -> str:

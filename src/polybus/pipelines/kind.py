@@ -62,8 +62,8 @@ class Context:
     metrics: Metrics = field(default_factory=Metrics)
     stopping: threading.Event = field(default_factory=threading.Event)
     """Set when the runner ends: jobs look at it between steps, and wait with it instead of sleeping."""
-    landed: Landed | None = None
-    """What the batches since the last report have put into a lake, where they put anything there."""
+    landed: dict[int, Landed] = field(default_factory=dict)
+    """What each batch has put into a lake, by its number, until its report comes."""
     report: str | None = None
     """The page that the pipeline has last written, where it writes one."""
     ends: bool = False
@@ -73,15 +73,10 @@ class Context:
         """For `writeStream.trigger(**…)`: everything there is with --once, else again and again."""
         return {"availableNow": True} if self.once or self.ends else {"processingTime": f"{every_ms} milliseconds"}
 
-    def lands(self, files: list[LakeFile]) -> None:
+    def lands(self, batch: int, files: list[LakeFile]) -> None:
         """Called by a batch that has put these files into a lake."""
-        before = self.landed or Landed()
         rows, size = sum(file.rows for file in files), sum(file.bytes for file in files)
-        self.landed = Landed(before.rows + rows, before.files + len(files), before.bytes + size)
-
-    def take_landed(self) -> Landed | None:
-        taken, self.landed = self.landed, None
-        return taken
+        self.landed[batch] = Landed(rows, len(files), size)
 
     def stream_folder(self) -> str:
         """For `option("checkpointLocation", …)`, where Spark journals the query."""

@@ -200,7 +200,7 @@ class Supervised:
 
         With --once failures are counted over the whole run, for a run must end.
         """
-        landed = self.context.take_landed()
+        landed = self.context.landed.pop(progress.batch, None)
         if landed is not None:  # Spark counts a row again for each time that a batch reads it
             progress = replace(progress, rows=landed.rows)
         self.progress, self.error = progress, None

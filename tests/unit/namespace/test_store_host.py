@@ -206,6 +206,21 @@ def test_a_store_that_stays_full_comes_back_more_and_more_slowly(scene: Scene) -
     assert scene.host.available, "it took something: the first refusal after that is nothing to wait for"
 
 
+def test_a_full_store_that_is_asked_to_open_serves_at_once_with_the_driver_that_it_had(scene: Scene) -> None:
+    for _ in range(2):
+        scene.write("a")
+        scene.loop.turn()
+        scene.driver.finish(StoreFull("no space"))
+        scene.loop.turn()
+    assert scene.host.state is StoreState.FENCED
+    assert scene.host.open().result() is True
+    assert len(scene.drivers) == 1, "no second one was opened"
+    openings = scene.host.openings
+    for _, callback, args in scene.loop.timers:
+        callback(*args)
+    assert scene.host.openings == openings, "the pause that was meant for it is over, and nothing happens"
+
+
 def test_another_store_in_its_place_is_refused(scene: Scene) -> None:
     scene.host.fence(StoreError("gone"), None)
     scene.memory = MemoryStore()

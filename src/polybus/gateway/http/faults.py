@@ -7,12 +7,14 @@ switched here is lost with the process.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, Protocol
 
 from starlette.responses import Response
 
-from polybus.asyncio_bridge import run
+from polybus.asyncio_bridge import from_promise, run
 from polybus.errors import ArgumentError, ConfigError, EntityNotFound
 from polybus.gateway.bulk.call import BulkCall, answer
 from polybus.gateway.http.auth import authorize
@@ -20,6 +22,7 @@ from polybus.gateway.http.errors import not_allowed
 from polybus.gateway.http.health import commits
 from polybus.gateway.http.request import HttpCall
 from polybus.gateway.sas import Rights
+from polybus.limits import HEALTH_PROBE_SECONDS
 from polybus.namespace.bus import Store
 from polybus.namespace.entities.names import Address, parse_address
 from polybus.namespace.lock_faults import lose_message_locks, lose_session_locks
@@ -108,14 +111,18 @@ async def _down(fault: FaultCall) -> Response:
 
 async def _up(fault: FaultCall) -> Response:
     store, faults = fault.store()
-    _heal(store, faults)
+    await _heal(fault, store, faults)
     return await _show(fault)
 
 
-def _heal(store: Store, faults: StoreFaults) -> None:
+async def _heal(fault: FaultCall, store: Store, faults: StoreFaults) -> None:
+    """Ends the faults of a store; its partitions serve again when this returns, unless that takes long."""
     faults.heal()
     store.full = False
-    store.open()
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(HEALTH_PROBE_SECONDS):
+            if await from_promise(store.open()):
+                await from_promise(fault.bus.recovery.begin(store))
 
 
 async def _fail(fault: FaultCall) -> Response:
@@ -173,7 +180,7 @@ def _kinds(body: dict[str, Any]) -> list[Kind]:
 async def _heal_all(fault: FaultCall) -> Response:
     """Everything works again."""
     for store, faults in zip(fault.bus.stores, fault.panel.faults, strict=True):
-        _heal(store, faults)
+        await _heal(fault, store, faults)
     for entity in fault.call.namespace.entities.values():
         entity.throttled = False
     return await _show(fault)

@@ -55,6 +55,8 @@ class Cleanup:
             store = self._bus.store_by_id(bytes.fromhex(store_id))
             if store is None or not store.available:
                 return False
+            if store.full:
+                raise QuotaExceeded("A messaging store has no space, and what was deleted stays there until it has.")
             await _delete_rows(store, partition_prefix(record["entity"], index))
         return True
 
