@@ -19,10 +19,9 @@ import typer
 
 from polybus.cli.contexts import chosen_endpoint
 from polybus.cli.endpoint import Endpoint
-from polybus.cli.explaining import WRONG_KEY, explained
+from polybus.cli.explaining import WRONG_KEY, explained, sdk_failure
 from polybus.cli.options import AsJson
 from polybus.cli.output import REFUSED, UNREACHABLE, CommandFailure, CommandOutput, one_line_errors
-from polybus.cli.sdk_errors import sdk_failure
 from polybus.limits import CLI_CONNECT_SECONDS, CLI_LOOK_SECONDS, CLI_RETRIES, CLI_SECONDS, CLI_STREAM_SECONDS
 
 Connection = Annotated[

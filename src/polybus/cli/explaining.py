@@ -1,11 +1,13 @@
-"""Refusals as people need them: which bus, which key, which entity, and the command to type next."""
+"""Errors as people need them: one line and an exit code; which bus, which key, which entity, the command to type next."""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+import sys
+from html import unescape
+from typing import TYPE_CHECKING, Any, Final
 
-from polybus.cli.output import UNREACHABLE, CommandFailure
+from polybus.cli.output import REFUSED, UNREACHABLE, USAGE, CommandFailure
 
 if TYPE_CHECKING:
     from polybus.cli.endpoint import Endpoint
@@ -14,6 +16,8 @@ _TRACKING: Final = re.compile(r",?\s*\b(?:TrackingId|SystemTracker|Timestamp):\S
 _SUB_CODE: Final = re.compile(r"^SubCode=\d+\.\s*")
 _MISSING: Final = re.compile(r"The messaging entity '(?:sb://[^/']+/)?(?P<path>[^']+)' could not be found")
 _NO_SUCH: Final = re.compile(r"^(?P<kind>Queue|Topic) '(?P<path>[^']+)' does not exist")
+_DETAIL: Final = re.compile(r"<Detail>(.*?)</Detail>", re.DOTALL)
+_LONGEST: Final = 600
 WRONG_KEY: Final = "InvalidSignature"
 
 
@@ -48,3 +52,43 @@ def _create(path: str, kind: str | None) -> str:
         return f"polybus subscription create {topic} {subscription.partition('/')[0]}"
     name = path.partition("/$")[0]
     return f"polybus {'topic' if kind == 'Topic' else 'queue'} create {name}"
+
+
+def sdk_failure(error: Exception, authority: str) -> CommandFailure | None:
+    """What an error of the SDK means for the user; None where it is not the SDK's, or the SDK was never loaded."""
+    core: Any = sys.modules.get("azure.core.exceptions")
+    if core is None or not isinstance(error, core.AzureError):
+        return None
+    text = _text(error)
+    if isinstance(error, core.ServiceRequestError | core.ServiceResponseError):
+        return _unreachable(text, authority)
+    bus: Any = sys.modules.get("azure.servicebus.exceptions")
+    if bus is not None and isinstance(error, bus.ServiceBusConnectionError | bus.ServiceBusCommunicationError):
+        return _unreachable(text, authority)
+    return CommandFailure(text, REFUSED)
+
+
+def _unreachable(text: str, authority: str) -> CommandFailure:
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return CommandFailure(
+            f"the certificate of {authority} is not trusted; give its authority with --ca, or --insecure", USAGE
+        )
+    return CommandFailure(f"{authority} does not answer: {text}", UNREACHABLE)
+
+
+def _text(error: Exception) -> str:
+    """What the bus itself said where it answered; else the SDK's first sentence or so."""
+    text = str(getattr(error, "message", None) or error)
+    detail = _DETAIL.search(_answer(error)) or _DETAIL.search(text)
+    if detail is not None:
+        text = unescape(detail[1])
+    text = re.split(r"\s+(?:Error condition:|Content:|Status Code:)", text, maxsplit=1)[0]
+    return text[:_LONGEST].strip() or type(error).__name__
+
+
+def _answer(error: Exception) -> str:
+    response: Any = getattr(error, "response", None)
+    try:
+        return str(response.text()) if response is not None else ""
+    except (ValueError, AttributeError):
+        return ""

@@ -7,12 +7,11 @@ from pyspark.sql.types import StructType
 
 from polybus.errors import ConfigError
 from polybus.spark.batch_reader import FilteringBatchReader, ServiceBusBatchReader
-from polybus.spark.batch_writer import ServiceBusBatchWriter
 from polybus.spark.columns import spark_schema
 from polybus.spark.options import SinkOptions, SourceOptions, sink_options, source_options
 from polybus.spark.stream_reader import ServiceBusStreamReader
-from polybus.spark.stream_writer import ServiceBusStreamWriter
 from polybus.spark.tables import is_table, over, recalled, remembered, table_options
+from polybus.spark.writers import ServiceBusBatchWriter, ServiceBusStreamWriter
 
 
 class ServiceBusDataSource(DataSource):  # type: ignore[misc]

@@ -12,9 +12,9 @@ from azure.servicebus.exceptions import (
     ServiceBusConnectionError,
 )
 
+from polybus.cli.explaining import sdk_failure
 from polybus.cli.output import REFUSED, UNREACHABLE, USAGE, CommandFailure, CommandOutput, one_line_errors, plain
 from polybus.cli.overview import bar
-from polybus.cli.sdk_errors import sdk_failure
 from polybus.errors import ConfigError, EntityNotFound, StoreError
 
 

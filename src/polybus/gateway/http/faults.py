@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 from starlette.responses import Response
 
-from polybus.asyncio_bridge import from_promise, run
+from polybus.asyncio_bridge import from_promise
 from polybus.errors import ArgumentError, ConfigError, EntityNotFound
 from polybus.gateway.bulk.call import BulkCall, answer
 from polybus.gateway.http.auth import authorize
@@ -25,7 +25,6 @@ from polybus.gateway.sas import Rights
 from polybus.limits import HEALTH_PROBE_SECONDS
 from polybus.namespace.bus import Store
 from polybus.namespace.entities.names import Address, parse_address
-from polybus.namespace.lock_faults import lose_message_locks, lose_session_locks
 
 Kind = Literal["open", "get", "scan", "commit", "sync"]
 KINDS: tuple[Kind, ...] = ("open", "get", "scan", "commit", "sync")
@@ -222,10 +221,11 @@ async def _lose_lock(fault: FaultCall) -> Response:
         raise ArgumentError("'sequence_number' must be a number, 'session_id' a string.")
     log_id = entity.log_id(address)
     lost = 0
-    if number is None:
-        lost += await run(lose_session_locks(entity, log_id, session_id))
-    if session_id is None:
-        lost += await run(lose_message_locks(entity, log_id, number))
+    for partition in entity.partitions:
+        if number is None:
+            lost += await from_promise(partition.lose_session_locks(log_id, session_id))
+        if session_id is None:
+            lost += await from_promise(partition.lose_message_locks(log_id, number))
     for store in fault.bus.stores:
         await commits(store)
     return answer({"lost": lost})
