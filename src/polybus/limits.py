@@ -273,7 +273,28 @@ POSTGRES_RENEW_SECONDS = 1
 POSTGRES_TAKE_SECONDS = 0.05
 """Between two looks at a lease that somebody else holds."""
 
+# --- Nodes of one cluster ---
+LEASE_MARGIN_MS = 100
+"""An owner stops handing out so much before its lease ends: two clocks do not run equally fast, and a hand-over takes
+a moment."""
+NODE_LOOK_SECONDS = 0.25
+"""Between two looks at the members, where no notice comes: it is part of the time that a take-over takes."""
+NODE_WATCH_SECONDS = 0.05
+"""Between two looks of an owner at its own leases: one that is over is noticed before the next owner serves."""
+NODE_NAME_CHARS = 63
+"""A node's name is a label: it stands in certificates, in rows and on lines."""
+MOVE_HOLD_MS = 2_000
+"""How long requests for a store that moves are held: a planned move takes a tenth of it, and SDKs back off for seconds
+when they are refused."""
+MOVE_SECONDS = 5
+"""How long a move keeps others from beginning: one that dies in the middle of it must not stop them for ever."""
+NODE_CERTIFICATE_DAYS = 397
+NODE_AUTHORITY_DAYS = 36_500
+"""The authority lives in the cluster's database; whoever can read it is the cluster."""
+
 # --- Links between the processes of one bus ---
+CLUSTER_CONNECT_SECONDS = 3
+"""A node that does not answer for so long is tried again later: its lease is over by then."""
 CLUSTER_FRAME_BYTES = PREMIUM_MESSAGE_BYTES_MAX + 32 * 1024 * 1024
 """The largest frame: the largest message with room for what is said of it. A peer that announces more is cut off."""
 CLUSTER_SENDS_BYTES = 16 * 1024 * 1024

@@ -32,7 +32,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "partition": {*COMMON, "amqp", "message", "rules"},
     "store": {"errors", "limits", "rows", "promise"},
     "hosting": {*COMMON, "amqp", "message", "rules", "partition", "store"},
-    "cluster": {*COMMON, "amqp", "message", "rules", "partition", "hosting"},
+    "cluster": {*COMMON, "amqp", "message", "rules", "partition", "hosting", "store"},
     "namespace": {*COMMON, "amqp", "message", "rules", "partition", "store", "hosting"},
     "templates": {"errors", "limits"},
     "gateway": {*COMMON, "templates", "client", "amqp", "message", "rules", "namespace", "store"},

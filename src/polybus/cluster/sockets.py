@@ -15,7 +15,7 @@ from polybus.errors import ProtocolError
 log = logging.getLogger(__name__)
 
 
-class _LinkProtocol(asyncio.Protocol):
+class LinkProtocol(asyncio.Protocol):
     def __init__(self, connected: Callable[[Link], None]) -> None:
         self._connected = connected
         self._link: Link | None = None
@@ -44,7 +44,7 @@ async def listen(path: Path, connected: Callable[[Link], None]) -> asyncio.Serve
         path.unlink()
     mask = os.umask(0o177)
     try:
-        return await asyncio.get_running_loop().create_unix_server(lambda: _LinkProtocol(connected), str(path))
+        return await asyncio.get_running_loop().create_unix_server(lambda: LinkProtocol(connected), str(path))
     finally:
         os.umask(mask)
 
@@ -52,5 +52,5 @@ async def listen(path: Path, connected: Callable[[Link], None]) -> asyncio.Serve
 async def connect(path: Path) -> Link:
     """A link to the process that listens there; OSError where none does."""
     links: list[Link] = []
-    await asyncio.get_running_loop().create_unix_connection(lambda: _LinkProtocol(links.append), str(path))
+    await asyncio.get_running_loop().create_unix_connection(lambda: LinkProtocol(links.append), str(path))
     return links[0]

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from polybus.rows import NO_LIMIT, Batch, Get, Read, Row, Scan
+from polybus.store.lease import Lease
 
 __all__ = ["NO_LIMIT", "Batch", "Get", "Read", "Row", "Scan", "Store"]
 
@@ -45,6 +46,10 @@ class Store(ABC):
     """True where a read may wait on a disk or a network: the caller then keeps it off the event loop."""
     volatile: bool = False
     """True where everything is gone when the process ends."""
+    lease: Lease | None = None
+    """Until when this process may act as the store's owner; None where nobody else can be."""
+    epoch: int = 0
+    """Raised with each opening by whoever may be another owner; 0 where there is only one."""
     unsafe: bool
     """True where `commit` returns before the data is safe; shown in health and metrics."""
 

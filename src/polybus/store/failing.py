@@ -150,6 +150,8 @@ class FailingStore(Store):
         self.store_id = inner.store_id
         self.reads_block = inner.reads_block if reads_block is None else reads_block
         self.unsafe = inner.unsafe
+        self.lease = inner.lease
+        self.epoch = inner.epoch
         self.volatile = bool(getattr(inner, "volatile", False))
         self._reopen_inner = reopen_inner
         self._fenced: StoreError | None = None

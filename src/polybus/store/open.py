@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from polybus.errors import ConfigError
 from polybus.store.base import Store
 from polybus.store.memory import MemoryStore
 
+if TYPE_CHECKING:
+    from polybus.store.postgres import Holder
+
 _FORMS = "rocksdb:PATH, postgresql://HOST/DATABASE?schema=NAME or memory:"
 
 
-def open_store(url: str, *, unsafe: bool = False) -> Store:
-    """The store at this address, made where it is new. `unsafe` accepts a server that loses what it confirmed."""
+def open_store(url: str, *, unsafe: bool = False, holder: Holder | None = None) -> Store:
+    """The store at this address, made where it is new. `unsafe` accepts a server that loses what it confirmed; `holder`
+    is the node that opens it, where there are several."""
     scheme, colon, rest = url.partition(":")
     if colon and scheme == "memory":
         return MemoryStore(url)
     if colon and scheme == "rocksdb":
         return _open_rocks(url, rest)
     if colon and scheme in ("postgresql", "postgres"):
-        return _open_postgres(url, unsafe)
+        return _open_postgres(url, unsafe, holder)
     # What was given is not repeated: it may be an address with a password in it.
     raise ConfigError(f"a messaging store is {_FORMS}")
 
@@ -32,9 +37,9 @@ def _open_rocks(url: str, path: str) -> Store:
     return RocksStore(Path(path))
 
 
-def _open_postgres(url: str, unsafe: bool) -> Store:
+def _open_postgres(url: str, unsafe: bool, holder: Holder | None) -> Store:
     try:
         from polybus.store.postgres import PostgresStore
     except ImportError as error:
         raise ConfigError("a PostgreSQL store needs: pip install 'polybus[postgres]'") from error
-    return PostgresStore(url, unsafe=unsafe)
+    return PostgresStore(url, unsafe=unsafe, holder=holder)

@@ -18,6 +18,8 @@ import socket
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final
@@ -38,6 +40,7 @@ from polybus.store.base import NO_LIMIT, Batch, Copy, Row, Store
 from polybus.store.connections import Connection, Pool, connect, sever
 from polybus.store.copying import copy_into_folder
 from polybus.store.format import StoreFormat, new_format
+from polybus.store.lease import Lease, boot_ns
 from polybus.store.postgres_url import parse_postgres_url
 from polybus.store.queries import load_queries
 
@@ -46,6 +49,27 @@ _SAFE_COMMITS = ("on", "remote_apply")
 """Values of synchronous_commit under which a confirmed commit is on a standby's disk, too."""
 PROCESS: Final = token_hex(16)
 """Tells this process from every other: what it owned before, it may open again at once."""
+
+
+class StoreOwned(StoreError):
+    """Another process that is alive owns the store."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who opens stores, as their owner rows name it."""
+
+    node: str
+    address: str = ""
+    process: str = PROCESS
+    by_lease: bool = False
+    """A node of a cluster. It takes a store from another only when that one's lease has run out or was given back: an
+    owner whose connection broke may still hand out what it has in memory. It does not wait, either, for it looks at
+    all stores again and again."""
+
+
+def this_process() -> Holder:
+    return Holder(f"{socket.gethostname()}/{os.getpid()}")
 
 
 class PostgresStore(Store):
@@ -59,16 +83,16 @@ class PostgresStore(Store):
         *,
         unsafe: bool = False,
         store_id: bytes | None = None,
-        process: str = PROCESS,
-        node: str | None = None,
+        holder: Holder | None = None,
     ) -> None:
         address = parse_postgres_url(url)
         self.url = address.shown
         self._schema = address.schema
         self._conninfo = address.conninfo
         self._queries = load_queries(address.schema)
-        self._process = process
-        self._node = node or f"{socket.gethostname()}/{os.getpid()}"
+        self._holder = holder or this_process()
+        self._lease = Lease()
+        self.lease = self._lease if self._holder.by_lease else None
         self._warnings: list[str] = []
         """What the server has warned of since the commit under way began."""
         self._ended = threading.Event()
@@ -80,7 +104,7 @@ class PostgresStore(Store):
             self.unsafe = self._check_promises(unsafe)
             if address.replicated:
                 self._check_replicated()
-            self.format, self._epoch = self._take_over(store_id)
+            self.format, self.epoch = self._take_over(store_id)
         except psycopg.Error as error:
             self._writer.close()
             raise self._translated(error) from error
@@ -134,9 +158,9 @@ class PostgresStore(Store):
             found, epoch = self._try_to_take(store_id)
             if epoch is not None:
                 return found, epoch
-            if time.monotonic() > until_s:
+            if self._holder.by_lease or time.monotonic() > until_s:
                 node, address, _, _ = self._one("owner", {})
-                raise StoreError(
+                raise StoreOwned(
                     f"{self.url} is owned by {node}{f' at {address}' if address else ''}, which is alive"
                 )
             time.sleep(POSTGRES_TAKE_SECONDS)
@@ -151,8 +175,13 @@ class PostgresStore(Store):
                 self._run("add_lease", {})
             found = StoreFormat.decode(self._one("read_owner", {})[0], self.url)
             found.check(self.url, store_id)
-            names = {"node": self._node, "address": "", "process": self._process}
-            taken = self._run("take", {**names, "seconds": POSTGRES_LEASE_SECONDS}).fetchone()
+            holder = self._holder
+            names = {"node": holder.node, "address": holder.address, "process": holder.process}
+            terms = {"by_lease": holder.by_lease, "seconds": POSTGRES_LEASE_SECONDS}
+            asked_ns = boot_ns()
+            taken = self._run("take", {**names, **terms}).fetchone()
+            if taken is not None:
+                self._lease.renewed(asked_ns, POSTGRES_LEASE_SECONDS)
             if taken is not None and found.is_older:
                 found = found.raised()
                 self._run("raise_format", {"format": found.encode()})
@@ -165,11 +194,18 @@ class PostgresStore(Store):
                 if self._closed or self._fenced is not None:
                     return
                 try:
-                    lease = {"epoch": self._epoch, "seconds": POSTGRES_LEASE_SECONDS}
-                    if self._run("renew", lease).fetchone() is None:
-                        self._fenced = "another process has opened this store"
+                    terms = {"epoch": self.epoch, "seconds": POSTGRES_LEASE_SECONDS}
+                    asked_ns = boot_ns()
+                    if self._run("renew", terms).fetchone() is None:
+                        self._fence("another process has opened this store")
+                    else:
+                        self._lease.renewed(asked_ns, POSTGRES_LEASE_SECONDS)
                 except psycopg.Error as error:
-                    self._fenced = str(error)
+                    self._fence(str(error))
+
+    def _fence(self, why: str) -> None:
+        self._fenced = why
+        self._lease.lost = True
 
     def _make(self, fresh: StoreFormat) -> None:
         for name in ("create_schema", "create_store", "create_kv", "store_values_plain"):
@@ -209,21 +245,21 @@ class PostgresStore(Store):
                 # The server has said so itself and has rolled the transaction back.
                 raise StoreFull(f"{self.url}: {error}") from error
             except psycopg.Error as error:
-                self._fenced = str(error)
+                self._fence(str(error))
                 raise self._translated(error) from error
             if not owned:
-                self._fenced = "another process has opened this store"
+                self._fence("another process has opened this store")
                 raise StoreFenced(f"{self.url}: {self._fenced}")
             if self._warnings:
-                self._fenced = "; ".join(self._warnings)
+                self._fence("; ".join(self._warnings))
                 raise StoreError(f"{self.url}: a commit may be on one machine only: {self._fenced}")
 
     def _write(self, batch: Batch, gone: list[bytes], puts: dict[bytes, bytes]) -> bool:
-        parameters = {"epoch": self._epoch, "gone": gone, "keys": list(puts), "values": list(puts.values())}
+        parameters = {"epoch": self.epoch, "gone": gone, "keys": list(puts), "values": list(puts.values())}
         if not batch.ranges:
             return bool(self._one("commit", parameters)[0])
         with self._writer.transaction():
-            if self._run("own", {"epoch": self._epoch}).fetchone() is None:
+            if self._run("own", {"epoch": self.epoch}).fetchone() is None:
                 return False
             for start, end in batch.ranges:
                 self._run("delete_range", {"start": start, "end": end})
@@ -263,13 +299,19 @@ class PostgresStore(Store):
             raise self._translated(error) from error
 
     def close(self) -> None:
-        """Ends all connections, also those that a thread waits on: a server that hangs must not hang us."""
+        """Gives the lease back and ends all connections, also those that a thread waits on: a server that hangs must
+        not hang us."""
         self._closed = True
+        self._lease.lost = True
         self._ended.set()
-        if not self._writing.acquire(blocking=False):
+        idle = self._writing.acquire(blocking=False)
+        if not idle:
             sever(self._writer)
             self._writing.acquire()
         try:
+            if idle and self._fenced is None:
+                with suppress(psycopg.Error):
+                    self._run("give_back", {"epoch": self.epoch})
             self._writer.close()
         finally:
             self._writing.release()

@@ -1,4 +1,4 @@
-"""Reads `queries.sql`: statements by name, each with the store's schema filled in."""
+"""Reads files of statements by name, each with the store's schema filled in."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from psycopg import sql
 _NAME = "-- name:"
 
 
-def load_queries(schema: str) -> dict[str, sql.Composed]:
-    text = files("polybus.store").joinpath("queries.sql").read_text(encoding="utf-8")
-    return {
-        name: sql.SQL(statement).format(schema=sql.Identifier(schema))
-        for name, statement in _statements(text).items()
-    }
+def load_queries(schema: str, file: str = "queries.sql") -> dict[str, sql.Composed]:
+    text = files("polybus.store").joinpath(file).read_text(encoding="utf-8")
+    names = {"schema": sql.Identifier(schema), "channel": sql.Identifier(f"polybus_{schema}"[:63])}
+    return {name: sql.SQL(statement).format(**names) for name, statement in _statements(text).items()}
 
 
 def _statements(text: str) -> dict[str, str]:

@@ -69,7 +69,8 @@ ALTER TABLE {schema}.store
     ADD COLUMN lease_until timestamptz
 
 -- name: take
--- Only from nobody, from oneself, from an owner whose session has ended, or from one whose lease has run out.
+-- Only from nobody, from oneself, from one whose lease has run out, or (where a lease alone does not count) from an
+-- owner whose session has ended.
 UPDATE {schema}.store
 SET epoch = epoch + 1,
     node = %(node)s,
@@ -81,7 +82,7 @@ SET epoch = epoch + 1,
 WHERE lease_until IS NULL
    OR lease_until <= clock_timestamp()
    OR process = %(process)s
-   OR NOT EXISTS (
+   OR NOT %(by_lease)s::boolean AND NOT EXISTS (
        SELECT FROM pg_stat_activity AS living
        WHERE living.pid = session AND living.backend_start IS NOT DISTINCT FROM session_start
    )
@@ -92,6 +93,9 @@ UPDATE {schema}.store
 SET lease_until = clock_timestamp() + make_interval(secs => %(seconds)s)
 WHERE epoch = %(epoch)s::bigint
 RETURNING epoch
+
+-- name: give_back
+UPDATE {schema}.store SET lease_until = clock_timestamp() WHERE epoch = %(epoch)s::bigint
 
 -- name: owner
 SELECT node, address, epoch, lease_until FROM {schema}.store

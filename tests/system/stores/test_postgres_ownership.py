@@ -41,6 +41,9 @@ for line in sys.stdin:
 """
 
 
+ANOTHER = module.Holder("elsewhere", process="another")
+
+
 def put(store: PostgresStore, key: bytes) -> None:
     batch = Batch()
     batch.put(key, b"v")
@@ -137,10 +140,10 @@ def test_a_lease_is_renewed_while_nothing_is_written(postgres_url: str, monkeypa
     monkeypatch.setattr(module, "POSTGRES_RENEW_SECONDS", 0.1)
     store = PostgresStore(postgres_url)
     with pytest.raises(StoreError, match="which is alive"):
-        PostgresStore(postgres_url, process="another")  # it waits for longer than a lease lasts
+        PostgresStore(postgres_url, holder=ANOTHER)  # it waits for longer than a lease lasts
     put(store, b"a")
     store.close()
-    PostgresStore(postgres_url, process="another").close()
+    PostgresStore(postgres_url, holder=ANOTHER).close()
 
 
 def test_a_store_without_a_lease_gets_one(postgres_url: str) -> None:
