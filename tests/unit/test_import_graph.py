@@ -40,7 +40,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "provisioning": {*COMMON, "gateway", "namespace"},
 }
 ANYTHING_BUT_CLIENTS = {"__main__", "node", "server", "testing", "cli"}
-CLIENTS = {"spark", "console", "pipelines"}
+CLIENTS = {"spark", "console", "pipelines", "kombu"}
 COMMANDED = {("cli", "pipelines")}
 """A command that runs a client; it loads the client only when it is called."""
 SERVED = {("gateway", "console")}

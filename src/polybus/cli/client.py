@@ -64,7 +64,7 @@ class Client:
         if self.endpoint.tls:
             options["connection_verify"] = self.endpoint.verify
         else:
-            from polybus.cli.plain_http import PlainHttp
+            from polybus.client.plain_http import PlainHttp
 
             options["transport"] = PlainHttp(**options)
         made = ServiceBusAdministrationClient.from_connection_string(self.endpoint.connection, **options)

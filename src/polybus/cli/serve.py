@@ -16,7 +16,7 @@ import typer
 import polybus
 from polybus.cli.keys import gather_keys
 from polybus.cli.logs import configure_logs
-from polybus.client.connection_string import emulator_string
+from polybus.client.connection_string import broker_url, emulator_string
 from polybus.errors import ConfigError, PolybusError
 from polybus.namespace.entities.tiers import tier_named
 from polybus.store.permissions import keep_to_ourselves
@@ -215,6 +215,7 @@ def announce(node: Node) -> None:
         print(f"store {store.url}: {state}")
     if not node.options.keys and node.common_keys():
         print(f"connection string: {emulator_string(f'{amqp_host}:{amqp_port}')}")
+        print(f"celery broker: {broker_url(f'{amqp_host}:{amqp_port}')}")
     if node.trust is not None:
         print(node.trust)
     print(f"console: http://{http_host}:{http_port}/")

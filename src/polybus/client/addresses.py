@@ -8,7 +8,13 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from polybus.client.connection_string import EMULATOR_KEY, EMULATOR_KEY_NAME, TOKEN_SECONDS, emulator_string
+from polybus.client.connection_string import (
+    EMULATOR_KEY,
+    EMULATOR_KEY_NAME,
+    TOKEN_SECONDS,
+    broker_url,
+    emulator_string,
+)
 from polybus.client.sas import make_token
 
 
@@ -35,6 +41,11 @@ class BusAddresses:
         self, key_name: str = EMULATOR_KEY_NAME, key: str = EMULATOR_KEY, address: str | None = None
     ) -> str:
         return emulator_string(address or self.addresses["amqp"], key_name, key)
+
+    @property
+    def broker_url(self) -> str:
+        """For kombu and Celery, where `polybus.kombu` was imported."""
+        return broker_url(self.addresses["amqp"], self.key_name, self.key)
 
     @property
     def http_url(self) -> str:

@@ -36,6 +36,11 @@ def emulator_string(address: str, key_name: str = EMULATOR_KEY_NAME, key: str = 
     )
 
 
+def broker_url(address: str, key_name: str = EMULATOR_KEY_NAME, key: str = EMULATOR_KEY) -> str:
+    """The same for kombu and Celery, which know buses by a URL (`polybus.kombu`)."""
+    return f"polybus://{key_name}:{key}@{address}"
+
+
 class ConnectionString:
     """One bus and one way in. It can be pickled, so that other processes open connections of their own."""
 

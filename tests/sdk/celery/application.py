@@ -1,8 +1,8 @@
-"""A Celery application on the bus, as a user would write it; only where the bus is comes from outside.
+"""A Celery application on the bus, as a user would write it; only the broker's URL comes from outside.
 
-kombu names no ports and always speaks TLS. In the processes that import this, the name that it is given leads to the
-bus, whatever the port, and the bus's authority is trusted: the work of a hosts entry, of the ports 443 and 5671, and
-of a bundle of certificates (docs/how-to/kombu.md).
+With `polybus://` nothing else is needed. kombu's own `azureservicebus://` names no ports and always speaks TLS: in the
+processes that import this, the name in such a URL leads to the bus, whatever the port, and the bus's authority is
+trusted: the work of a hosts entry, of the ports 443 and 5671, and of a bundle of certificates (docs/how-to/kombu.md).
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from typing import Any
 import certifi
 from celery import Celery, Task
 
+import polybus.kombu  # noqa: F401 - makes polybus:// known
+
+BROKER = os.environ["POLYBUS_CELERY_BROKER"]
 NAME = "broker.polybus.net"
 LOCK_SECONDS = 5
 QUEUES = ("plain", "partitioned")
@@ -36,9 +39,10 @@ def lead_to_the_bus() -> None:
     certifi.where = lambda: os.environ["REQUESTS_CA_BUNDLE"]
 
 
-lead_to_the_bus()
+if BROKER.endswith(f"@{NAME}"):
+    lead_to_the_bus()
 
-app = Celery("work", broker=f"azureservicebus://RootManageSharedAccessKey:SAS_KEY_VALUE@{NAME}")
+app = Celery("work", broker=BROKER)
 app.conf.update(
     result_backend=f"file://{FOLDER}/results",
     broker_transport_options={"peek_lock_seconds": LOCK_SECONDS, "wait_time_seconds": 1},

@@ -1,4 +1,7 @@
-"""Starts a bus of its own with the queues that Celery works on, and runs the checks in Celery's own environment."""
+"""Starts a bus with the queues that Celery works on, and runs the checks in Celery's own environment.
+
+Once with the URL that needs nothing else, `polybus://`, and once, on another bus, with kombu's own.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from tests.sdk.driving import environment, verdict
 from polybus.testing.server import ServerProcess
 
 HERE = Path(__file__).parent
+SOURCES = HERE.parents[2] / "src"
 NAME = "broker.polybus.net"
 LOCK = "PT5S"
 SUFFIXES = ("", "-late", "-shared")
@@ -51,9 +55,17 @@ def end_workers(folder: Path) -> None:
             os.killpg(int(note.name), signal.SIGKILL)
 
 
-def main() -> int:
-    # Whoever loses patience ends this process; what it has started must not stay behind.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+def brokers(server: ServerProcess) -> dict[str, dict[str, str]]:
+    """The URLs, each with what its processes must be told besides."""
+    key = f"{server.key_name}:{server.key}"
+    return {
+        f"polybus://{key}@{server.addresses['amqp']}": {},
+        f"azureservicebus://{key}@{NAME}": {"REQUESTS_CA_BUNDLE": str(server.authority)},
+    }
+
+
+def checked(number: int, python: str, chosen: list[str]) -> int:
+    """Runs the checks with one of the URLs on a bus of its own."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         for inside in ("results", "runs", "workers"):
@@ -61,11 +73,20 @@ def main() -> int:
         stack.callback(end_workers, folder)
         with ServerProcess(folder / "data", "--cert-name", NAME) as server:
             make_queues(server)
-            own = {"POLYBUS_CELERY_FOLDER": str(folder), "REQUESTS_CA_BUNDLE": str(server.authority)}
-            run = command(sys.argv[1], sys.argv[2:])
-            done = subprocess.run(run, cwd=HERE, env=environment(server, **own), stdout=subprocess.PIPE, text=True)
+            url, more = list(brokers(server).items())[number]
+            print(f"tests/sdk/celery: {url.partition(':')[0]}", flush=True)
+            own = {"POLYBUS_CELERY_FOLDER": str(folder), "POLYBUS_CELERY_BROKER": url, "PYTHONPATH": str(SOURCES)}
+            run = command(python, chosen)
+            told = environment(server, **own, **more)
+            done = subprocess.run(run, cwd=HERE, env=told, stdout=subprocess.PIPE, text=True)
     print(done.stdout)
     return verdict(done.returncode, *tally(done.stdout), server)
+
+
+def main() -> int:
+    # Whoever loses patience ends this process; what it has started must not stay behind.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    return max(checked(number, sys.argv[1], sys.argv[2:]) for number in range(2))
 
 
 if __name__ == "__main__":

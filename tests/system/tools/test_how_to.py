@@ -14,7 +14,17 @@ def test_the_examples_of_testing_an_application(tmp_path: Path) -> None:
     examples = re.findall(r"```python\n(.*?)```", (PAGES / "tests.md").read_text(), re.DOTALL)
     for number, code in enumerate(examples):
         (tmp_path / f"test_orders_{number}.py").write_text(code)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "polybus.testing.pytest_plugin", "."]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "polybus.testing.pytest_plugin",
+        ".",
+    ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "5 passed" in done.stdout

@@ -1,15 +1,19 @@
-"""kombu's `azureservicebus://` transport, unmodified, through this bus.
+"""kombu's `azureservicebus://` transport, unmodified, and the `polybus://` URL, through this bus.
 
 docs/protocol/emulator.md#kombu, docs/how-to/kombu.md.
 
-kombu names no ports and always speaks TLS. In this process alone, the name that it is given leads to the bus, whatever
-the port, and the bus's authority is trusted: the work of a hosts entry, of the ports 443 and 5671, and of a bundle of
-certificates.
+kombu's own names no ports and always speaks TLS. In this process alone, the name that it is given leads to the bus,
+whatever the port, and the bus's authority is trusted: the work of a hosts entry, of the ports 443 and 5671, and of a
+bundle of certificates. The URL of our own needs none of this, and `test_the_url_needs_nothing_else` shows it in a
+process without.
 """
 
 from __future__ import annotations
 
+import os
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from itertools import count
@@ -21,6 +25,7 @@ import httpx
 import pytest
 from kombu import Connection, Consumer, Exchange, Producer, Queue
 
+import polybus.kombu  # noqa: F401 - makes the URL known
 from polybus.client.sas import make_token
 from polybus.testing.server import ServerProcess
 
@@ -64,9 +69,16 @@ def trust(patch: pytest.MonkeyPatch, authority: Path) -> None:
     patch.setattr(certifi, "where", lambda: str(authority))
 
 
+@pytest.fixture(params=["azureservicebus", "polybus"])
+def url(request: pytest.FixtureRequest, server: ServerProcess) -> str:
+    if request.param == "polybus":
+        return f"polybus://{ROOT}:{KEY}@{server.addresses['amqp']}"
+    return f"azureservicebus://{ROOT}:{KEY}@{NAME}"
+
+
 @pytest.fixture
-def connection(server: ServerProcess) -> Iterator[Connection]:
-    with Connection(f"azureservicebus://{ROOT}:{KEY}@{NAME}", transport_options=OPTIONS) as connection:
+def connection(url: str) -> Iterator[Connection]:
+    with Connection(url, transport_options=OPTIONS) as connection:
         yield connection
 
 
@@ -109,9 +121,9 @@ def test_the_queue_has_the_name_and_the_lock_that_kombu_asks_for(server: ServerP
     assert f"<LockDuration>PT{LOCK_SECONDS // 60}M</LockDuration>" in answer.text
 
 
-def test_declaring_twice_is_no_error(connection: Connection, queue: Queue) -> None:
+def test_declaring_twice_is_no_error(url: str, connection: Connection, queue: Queue) -> None:
     publish(connection, queue, "kept")
-    with Connection(f"azureservicebus://{ROOT}:{KEY}@{NAME}", transport_options=OPTIONS) as other:
+    with Connection(url, transport_options=OPTIONS) as other:
         again = Queue(queue.name, channel=other.default_channel)
         again.declare()
         assert size(again) == 1
@@ -185,9 +197,9 @@ def test_an_ack_after_the_lock_ended_loses_nothing(
     assert size(queue) == 0
 
 
-def test_locks_are_renewed_by_a_second_receiver(server: ServerProcess) -> None:
+def test_locks_are_renewed_by_a_second_receiver(server: ServerProcess, url: str) -> None:
     options = {**OPTIONS, "use_lock_renewal": True}
-    with Connection(f"azureservicebus://{ROOT}:{KEY}@{NAME}", transport_options=options) as connection:
+    with Connection(url, transport_options=options) as connection:
         channel = connection.default_channel
         queue = Queue(f"renewed-{next(_names)}", channel=channel)
         queue.declare()
@@ -223,3 +235,33 @@ def test_a_deleted_queue_can_be_declared_again(connection: Connection) -> None:
     message = get(queue)
     assert message.payload == "new"
     message.ack()
+
+
+PROGRAM = """
+import sys
+import polybus.kombu
+from kombu import Connection
+
+with Connection(sys.argv[1]) as connection:
+    queue = connection.SimpleQueue("tasks-elsewhere")
+    queue.put({"hello": "world"})
+    message = queue.get(timeout=30)
+    print(message.payload["hello"], connection.as_uri())
+    message.ack()
+    queue.close()
+"""
+
+
+def test_the_url_needs_nothing_else(server: ServerProcess) -> None:
+    """A process whose environment names no certificate, and whose names lead where they always do."""
+    url = f"polybus://{ROOT}:{KEY}@{server.addresses['amqp']}"
+    bare = {"PATH": os.environ["PATH"], "PYTHONWARNINGS": "error"}
+    ran = subprocess.run([sys.executable, "-c", PROGRAM, url], env=bare, capture_output=True, text=True, check=False)
+    assert ran.stderr == ""
+    assert ran.stdout.split() == ["world", url.replace(KEY, "**")]
+
+
+@pytest.mark.parametrize("url", ["polybus://localhost:5672", "polybus://name@localhost:5672", "polybus://name:key@"])
+def test_a_url_without_all_its_parts_is_an_error_with_its_form(url: str) -> None:
+    with pytest.raises(ValueError, match=r"polybus://KEYNAME:KEY@HOST:PORT"):
+        Connection(url).default_channel  # noqa: B018

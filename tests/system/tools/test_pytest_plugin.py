@@ -83,7 +83,9 @@ def test_a_bus_without_a_mark_is_empty(bus):
 def run_tests(folder: Path, text: str, *options: str) -> subprocess.CompletedProcess[str]:
     (folder / "test_application.py").write_text(text)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "polybus.testing.pytest_plugin"]
-    return subprocess.run([*command, *options, "."], cwd=folder, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        [*command, *options, "."], cwd=folder, capture_output=True, text=True, timeout=300, check=False
+    )
 
 
 def test_its_fixtures_work_with_the_sdk_side_by_side(tmp_path: Path) -> None:
