@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
-from tests.support.simulation import simulate
+from tests.support.simulation import Outcome, simulate
 from tests.support.simulation.nemesis import MISFORTUNES
 from tests.support.simulation.places import KINDS
 
@@ -42,13 +42,17 @@ class Game:
     kinds: list[str] | None = None
     troubles: list[str] | None = None
     shuffle: bool = False
+    rests: bool = False
+
+    def one(self, seed: int) -> Outcome:
+        return simulate(seed, kinds=self.kinds, troubles=self.troubles, shuffle=self.shuffle, rests=self.rests)
 
     def play(self, seeds: list[int]) -> Played:
         played = Played()
         for seed in seeds:
             played.seeds += 1
             try:
-                outcome = simulate(seed, kinds=self.kinds, troubles=self.troubles, shuffle=self.shuffle)
+                outcome = self.one(seed)
             except Exception:
                 played.failures.append(f"seed {seed}:\n{traceback.format_exc()}")
                 continue
@@ -61,6 +65,7 @@ class Game:
         """The options with which a seed is played again in the same way."""
         words = [f"--kinds {','.join(self.kinds)}"] if self.kinds else []
         words += [f"--troubles '{','.join(self.troubles)}'"] if self.troubles else []
+        words += ["--rests"] if self.rests else []
         return " ".join([*words, "--shuffle"] if self.shuffle else words)
 
 
@@ -70,7 +75,7 @@ def main(arguments: list[str] | None = None) -> int:
         from tests.support.soak_kills import soak_kills
 
         return soak_kills(options.engine, options.kills, options.start)
-    game = Game(_listed(options.kinds), _listed(options.troubles), options.shuffle)
+    game = Game(_listed(options.kinds), _listed(options.troubles), options.shuffle, options.rests)
     if options.seed is not None:
         return _show(game, options.seed, options.trace)
     return _soak(game, options.start, options.seeds, options.jobs)
@@ -90,6 +95,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kinds", metavar="LIST", help=f"only these entities: {','.join(KINDS)}")
     parser.add_argument("--troubles", metavar="LIST", help=f"only these misfortunes: {','.join(MISFORTUNES)}")
     parser.add_argument("--shuffle", action="store_true", help="choose also where an event loop would not")
+    parser.add_argument(
+        "--rests",
+        action="store_true",
+        help="clients also abandon with a delay, un-defer, reschedule, redrive and purge",
+    )
     parser.add_argument("--kills", type=int, metavar="N", help="kill a bus on real stores so many times instead")
     parser.add_argument("--engine", choices=("rocksdb", "postgres"), default="rocksdb", help="with --kills: on what")
     return parser
@@ -100,7 +110,7 @@ def _listed(text: str | None) -> list[str] | None:
 
 
 def _show(game: Game, seed: int, trace: bool) -> int:
-    outcome = simulate(seed, kinds=game.kinds, troubles=game.troubles, shuffle=game.shuffle)
+    outcome = game.one(seed)
     if trace:
         sys.stdout.buffer.write(outcome.history.to_bytes())
         sys.stdout.flush()

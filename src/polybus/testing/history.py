@@ -40,12 +40,15 @@ class Op:
     BATCH_SEND: Final = "batch_send"  # one event for each message; `batch` names the batch they share
     SCHEDULE: Final = "schedule"  # `number` is the one to cancel by, `due_ms` the wall time
     CANCEL: Final = "cancel"
+    RESCHEDULE: Final = "reschedule"  # a scheduled message is given another `due_ms`; `digest` is of what it becomes
+    MOVE: Final = "move"  # sent here by whoever took it from elsewhere by its number: never dropped as a duplicate
 
     RECEIVE: Final = "receive"  # under a lock
     RECEIVE_AND_DELETE: Final = "receive_and_delete"
     RECEIVE_DEFERRED: Final = "receive_deferred"  # without a token it was received and deleted
     PEEK: Final = "peek"
     PURGE: Final = "purge"  # removed for good by its number, without a lock
+    UNDEFER: Final = "undefer"  # a deferred message is active again; `number` is the one it was deferred under
     EXPIRE: Final = "expire"  # somebody saw that a message is gone because its time-to-live is over
 
     COMPLETE: Final = "complete"
@@ -71,7 +74,7 @@ class Op:
     # recorded just before the recorders' own wall clock is set back, so that its highest reading is known
 
 
-SENDS: Final = frozenset({Op.SEND, Op.BATCH_SEND, Op.SCHEDULE})
+SENDS: Final = frozenset({Op.SEND, Op.BATCH_SEND, Op.SCHEDULE, Op.MOVE})
 DELIVERIES: Final = frozenset({Op.RECEIVE, Op.RECEIVE_AND_DELETE, Op.RECEIVE_DEFERRED})
 SETTLEMENTS: Final = frozenset({Op.COMPLETE, Op.ABANDON, Op.RELEASE, Op.DEFER, Op.DEAD_LETTER})
 

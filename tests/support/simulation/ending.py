@@ -124,7 +124,7 @@ class Ending:
             return
         after = self.contents()
         for name, contents in before.entities.items():
-            if contents.options.ttl_ms is not None:
+            if contents.options.ttl_ms is not None or contents.options.dead_letter_ttl_ms is not None:
                 continue  # more of it has expired meanwhile
             self._compare(name, contents, after.entities[name])
 

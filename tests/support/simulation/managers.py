@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ from polybus.message.peeked import Peeked
 from polybus.message.rendering import STATE_SCHEDULED
 from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.entities.description import EntityStatus, QueueDescription, SubscriptionDescription
+from polybus.namespace.entities.options import MEMBER as OPTIONS
 from polybus.namespace.entities.tiers import Tier
 from polybus.testing.history import DEAD_LETTER_QUEUE, FAILED, OK, UNKNOWN, Op, digest
 from tests.support.simulation.client import Client, identity_of, outcome_of
@@ -114,7 +116,8 @@ class Manager(Client):
         # What others send on to is never closed: after ten tries they would give up.
         closed = old.path.startswith("fleeting") and self.rng.random() < 0.3
         status = EntityStatus.SEND_DISABLED if closed else EntityStatus.ACTIVE
-        asked = replace(old, user_metadata=f"note {self.rng.randrange(100)}", status=status)
+        note = f"note {self.rng.randrange(100)}"
+        asked = replace(old, user_metadata=_noted(old.user_metadata, note), status=status)
         await self._attempt(namespace.management.update(asked))
         if closed:
             await self.world.sleep(100)
@@ -135,6 +138,13 @@ class Manager(Client):
         else:
             described = SubscriptionDescription(topic="news", name="passing")
             await self._attempt(management.create_subscription(described))
+
+
+def _noted(metadata: str | None, note: str) -> str:
+    """The metadata with a note in it, and with the options of ours that it holds."""
+    if metadata is None or OPTIONS not in metadata:
+        return note
+    return json.dumps({**json.loads(metadata), "note": note})
 
 
 class Peeker(Client):
@@ -190,23 +200,25 @@ class Purger(Client):
         except PolybusError as error:
             outcome_of(error)
             return
-        active = [each for each in page if each.marks.state != STATE_SCHEDULED]
-        for index in sorted({each.marks.sequence >> 48 for each in active}):
-            own = [each for each in active if each.marks.sequence >> 48 == index]
+        wanted = {
+            each.marks.sequence: self._fields(name, each) for each in page if each.marks.state != STATE_SCHEDULED
+        }
+        for index in sorted({number >> 48 for number in wanted}):
+            own = {number: fields for number, fields in wanted.items() if number >> 48 == index}
             await self._purge(name, entity.partitions[index], log_id, own)
 
-    async def _purge(self, name: str, partition: PartitionClient, log_id: int, page: list[Peeked]) -> None:
+    async def _purge(
+        self, name: str, partition: PartitionClient, log_id: int, wanted: dict[int, dict[str, Any]]
+    ) -> None:
         began = self.recorder.begin()
-        wanted = {each.marks.sequence: each for each in page}
-        fields = {number: self._fields(name, each) for number, each in wanted.items()}
-        intents = [self.world.intend(self.recorder, Op.PURGE, name, began, **fields[number]) for number in wanted]
+        intents = [self.world.intend(self.recorder, Op.PURGE, name, began, **fields) for fields in wanted.values()]
         try:
             gone = (await self.world.call(partition.delete_numbers(log_id, list(wanted)))).moved
             outcome = OK
         except PolybusError as error:
             gone, outcome = list(wanted), outcome_of(error)
         for number in gone:
-            self.recorder.record(Op.PURGE, name, outcome, began=began, **fields[number])
+            self.recorder.record(Op.PURGE, name, outcome, began=began, **wanted[number])
         for intent in intents:
             self.world.done(intent)
 

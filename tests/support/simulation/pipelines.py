@@ -207,10 +207,10 @@ class Tap(Client):
         for identity in self._found.values():
             seen[identity] = seen.get(identity, 0) + 1
         missed = [f"the tap has never seen {identity}" for identity in acknowledged if identity not in seen]
-        # What has rested enters the log again when it returns.
+        # What has rested or was sent elsewhere enters the log again when it returns.
         doubled = [
             f"the tap has seen {identity} {count} times"
             for identity, count in seen.items()
-            if count > 1 and not self.world.rests.has(identity)
+            if count > 1 and not self.world.rests.has(identity) and not self.world.rests.is_moving(identity)
         ]
         return self.findings + missed + doubled

@@ -47,6 +47,8 @@ class Place:
     name: str
     options: EntityOptions
     forwards_dead_letters_to: str | None = None
+    retries_later: bool = False
+    """What is abandoned here rests first."""
 
     @property
     def address(self) -> Address:
@@ -96,6 +98,7 @@ class Plan:
         options: EntityOptions,
         forward_to: str | None = None,
         dead_letters_to: str | None = None,
+        own: str | None = None,
     ) -> None:
         """A queue and its place; what the bus is told follows from what the verifier is told."""
         described = QueueDescription(
@@ -110,9 +113,10 @@ class Plan:
             default_message_time_to_live_ms=options.ttl_ms or INFINITE_MS,
             forward_to=forward_to,
             forward_dead_lettered_messages_to=dead_letters_to,
+            user_metadata=own,
         )
         self.entities.append((described, partitions))
-        self.places.append(Place(path, options, dead_letters_to))
+        self.places.append(Place(path, options, dead_letters_to, own is not None and "retryDelay" in own))
 
     def options(self) -> dict[str, EntityOptions]:
         """The options of everything that stands in a history under a name of its own."""
@@ -135,11 +139,14 @@ class Plan:
             await management.create_subscription(subscription, rules)
 
 
-def make_plan(rng: Random, kinds: list[str] | None = None) -> Plan:
+def make_plan(rng: Random, kinds: list[str] | None = None, wishes: Random | None = None) -> Plan:
+    """With `wishes` there is also a queue of the kinds that have options of ours."""
     plan = Plan()
     chosen = kinds if kinds is not None else _choose(rng)
     for kind in chosen:
         KINDS[kind](plan, rng)
+    if wishes is not None:
+        wishes.choice((_mortal, _patient))(plan, wishes)
     return plan
 
 
@@ -186,6 +193,23 @@ def _short(plan: Plan, rng: Random) -> None:
     options = EntityOptions(partitions, lock_ms=LOCK_MS, ttl_ms=4_000, dead_letter_on_expiry=dead)
     plan.queue("short", partitions, options)
     plan.entrances.append(Entrance("short", partitions, ttl=True))
+
+
+def _mortal(plan: Plan, rng: Random) -> None:
+    """Dead letters live for three seconds."""
+    partitions = rng.choice((1, 4))
+    options = EntityOptions(partitions, lock_ms=LOCK_MS, max_delivery_count=5, dead_letter_ttl_ms=3_000)
+    plan.queue("mortal", partitions, options, own='{"polybus": {"deadLetterTimeToLive": "PT3S"}}')
+    plan.entrances.append(Entrance("mortal", partitions, weight=2))
+
+
+def _patient(plan: Plan, rng: Random) -> None:
+    """What is abandoned rests for half a second, for a second the next time, and so on."""
+    partitions = rng.choice((1, 4))
+    options = EntityOptions(partitions, lock_ms=LOCK_MS, max_delivery_count=5)
+    retries = '{"polybus": {"retryDelay": "PT0.5S", "retryDelayGrowth": "double"}}'
+    plan.queue("patient", partitions, options, own=retries)
+    plan.entrances.append(Entrance("patient", partitions, weight=2))
 
 
 def _chain(plan: Plan, rng: Random) -> None:

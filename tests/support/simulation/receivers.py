@@ -31,6 +31,8 @@ class Held:
         self.token = delivery.token
         self.identity = identity_of(delivery.message)
         self.number = world.rests.number(name, self.identity, delivery)
+        if world.rests.enabled and name in world.rests.retrying:
+            world.rests.note(name, self.identity, delivery, self.number)
         self.session = laid_over(delivery.overlay, GROUP_ID, delivery.message.session_id)
         self.count = delivery.delivery_count
 
@@ -245,7 +247,8 @@ class Receiver(Client):
         """When the client wants an abandoned message again, where it says so."""
         queue = self.address.subscription is None and self.address.sub_queue is None
         deferred = held.delivery.state == STATE_DEFERRED  # a wish would make it active, which nobody else does
-        if not self.world.rests.enabled or not queue or deferred or self.place.options.sessions:
+        gone = self.world.rests.has_left(held.name, held.identity, held.number)
+        if not self.world.rests.enabled or not queue or deferred or gone or self.place.options.sessions:
             return None
         self.world.rests.note(held.name, held.identity, held.delivery, held.number)
         return self._wishes.choice((0.0, 0.3, 1.5, 4.0))

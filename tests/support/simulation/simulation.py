@@ -21,6 +21,7 @@ from tests.support.simulation.sessions import SessionClient
 from tests.support.simulation.states import SessionStates
 from tests.support.simulation.surroundings import NAMESPACE, Surroundings
 from tests.support.simulation.transactors import Transactor
+from tests.support.simulation.wishes import make_wishers
 from tests.support.simulation.world import World
 
 RUN_SECONDS = 16.0
@@ -62,23 +63,26 @@ def simulate(
 ) -> Outcome:
     """Plays a seed. What it would choose by itself can be given: which entities, and what goes wrong.
 
-    With `rests` clients also abandon with a delay, and one of them purges.
+    With `rests` clients also abandon with a delay, and others purge, un-defer, reschedule, redrive and delete in
+    batches; one queue more has a time-to-live for dead letters, or lets what is abandoned rest.
     """
-    simulation = Simulation(seed, seconds, kinds, troubles, shuffle)
-    if rests:
-        simulation.world.rests.enabled = True
-        simulation.clients.append(Purger("purger", simulation.world, simulation.plan))
-    return simulation.run()
+    return Simulation(seed, seconds, kinds, troubles, shuffle, rests).run()
 
 
 class Simulation:
     def __init__(
-        self, seed: int, seconds: float, kinds: list[str] | None, troubles: list[str] | None, shuffle: bool
+        self,
+        seed: int,
+        seconds: float,
+        kinds: list[str] | None,
+        troubles: list[str] | None,
+        shuffle: bool,
+        rests: bool = False,
     ) -> None:
         rng = World(seed, 1).rng("plan")
         self.world = World(seed, rng.choice((2, 3, 4)), shuffle)
         self.world.small = rng.random() < 0.5
-        self.plan: Plan = make_plan(rng, kinds)
+        self.plan: Plan = make_plan(rng, kinds, self.world.rng("wishes") if rests else None)
         self.nemesis = Nemesis(self.world, troubles if troubles is not None else misfortunes.choose(rng))
         self.states = SessionStates()
         self.clients = make_clients(self.world, self.plan, self.states)
@@ -87,6 +91,11 @@ class Simulation:
         ]
         self._seconds = seconds
         self._rng = rng
+        if rests:
+            self.world.rests.enabled = True
+            self.world.rests.retrying = {place.name for place in self.plan.places if place.retries_later}
+            self.clients.append(Purger("purger", self.world, self.plan))
+            self.clients += make_wishers(self.world, self.plan)
 
     def run(self) -> Outcome:
         world = self.world

@@ -35,12 +35,29 @@ class NotRunning(PolybusError):
 
 
 class Rests:
-    """Messages that were abandoned with a delay: they return under a new number, and are the same to the verifier."""
+    """Messages that were abandoned with a delay, or deferred and made active again: they return under a new number, and
+    are the same to the verifier."""
 
     def __init__(self) -> None:
         self.enabled = False
         """Whether clients abandon so, and purge: runs that do not ask for it stay as they were."""
+        self.retrying: set[str] = set()
+        """Places where every abandoned message rests."""
         self._numbers: dict[tuple[str, str, int], int] = {}
+        self._moving: set[str] = set()
+        self._left: set[tuple[str, str, int]] = set()
+
+    def moves(self, name: str, identity: str, number: int) -> None:
+        """Somebody sends the message elsewhere: there it has a number of its own."""
+        self._moving.add(identity)
+        self._left.add((_base(name), identity, number))
+
+    def is_moving(self, identity: str) -> bool:
+        return identity in self._moving
+
+    def has_left(self, name: str, identity: str, number: int) -> bool:
+        """Whether this copy was sent elsewhere: a receiver that held it once knows nothing of that."""
+        return (_base(name), identity, number) in self._left
 
     def note(self, name: str, identity: str, marks: Marks, number: int) -> None:
         self._numbers[_base(name), identity, marks.original_sequence or marks.sequence] = number

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from polybus.testing.history import OK, UNKNOWN
+from polybus.testing.history import FAILED, OK, UNKNOWN, Op
 from polybus.testing.verifier.check import Check
 from polybus.testing.verifier.deduplication import bounds
 from polybus.testing.verifier.ledger import EntityLedger, MessageRecord
-from polybus.testing.verifier.lifetimes import may_have_expired
+from polybus.testing.verifier.lifetimes import may_have_expired, may_have_expired_dead
 from polybus.testing.verifier.timeline import Span
 from polybus.testing.verifier.verdict import FindingKind
 
@@ -25,7 +25,7 @@ class Accounting(Check):
         unknown = sum(send.outcome == UNKNOWN for send in record.sends)
         least, most = acknowledged, acknowledged + unknown
         if entity.dedup_window_ms is not None:
-            least, most = bounds(record.sends, entity.dedup_window_ms, entity.options.partitions)
+            least, most = _bounds(record, entity.dedup_window_ms, entity.options.partitions)
         self._judge_surplus(entity, record, most, acknowledged + unknown)
         self._judge_missing(entity, record, least, vanishing)
         self._judge_consumed(entity, record, acknowledged + unknown)
@@ -64,9 +64,11 @@ class Accounting(Check):
             self.found_in(FindingKind.LOST, entity.name, text, record.message_id, _a_number(record))
 
     def _excused_by_expiry(self, entity: EntityLedger, record: MessageRecord) -> bool:
+        wall_ms = self.ledger.final.wall_ms + self.facts.slack_ms
+        if may_have_expired_dead(entity.options, record, wall_ms):
+            return True
         if entity.options.dead_letter_on_expiry:
             return False
-        wall_ms = self.ledger.final.wall_ms + self.facts.slack_ms
         return may_have_expired(entity.options, record, wall_ms)
 
     def _judge_consumed(self, entity: EntityLedger, record: MessageRecord, sent: int) -> None:
@@ -82,6 +84,16 @@ class Accounting(Check):
         if consumed > sent > 0:
             text = f"{consumed} copies consumed of {sent} sends"
             self.found_in(FindingKind.DUPLICATED, entity.name, text, record.message_id)
+
+
+def _bounds(record: MessageRecord, window_ms: int, partitions: int) -> tuple[int, int]:
+    """What duplicate detection allows, and what was moved here: that passes it, and may hold up later sends."""
+    sent = [send for send in record.sends if send.span.event.op != Op.MOVE]
+    moved = [send.outcome for send in record.sends if send.span.event.op == Op.MOVE]
+    least, most = bounds(sent, window_ms, partitions)
+    if not moved:
+        return least, most
+    return moved.count(OK) + min(least, 1), len(moved) - moved.count(FAILED) + most
 
 
 def _a_number(record: MessageRecord) -> int | None:

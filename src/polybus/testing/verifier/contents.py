@@ -25,6 +25,7 @@ class EntityOptions:
     ttl_ms: int | None = None
     dead_letter_on_expiry: bool = False
     max_delivery_count: int | None = None
+    dead_letter_ttl_ms: int | None = None  # how long a dead letter lives
     delivers_to: tuple[str, ...] = ()  # a topic's subscriptions, or where it forwards; empty: itself
 
 

@@ -75,11 +75,13 @@ class Send:
 class MessageRecord:
     """Everything known of one message id in one entity."""
 
-    __slots__ = ("cancelled", "copies", "maybe_cancelled", "message_id", "sends", "waiting")
+    __slots__ = ("cancelled", "copies", "deaths", "maybe_cancelled", "message_id", "reschedules", "sends", "waiting")
 
     def __init__(self, message_id: str) -> None:
         self.message_id = message_id
         self.sends: list[Send] = []
+        self.reschedules: list[Span] = []  # with another time to be delivered at, or perhaps
+        self.deaths: list[Span] = []  # dead-lettered by a receiver, or perhaps
         self.copies: dict[int, RecordedCopy] = {}
         self.waiting: list[StoredMessage] = []  # scheduled at the end
         self.cancelled = 0
@@ -129,6 +131,7 @@ class Ledger:
         self.transactions: dict[str, RecordedTransaction] = {}
         self.released: dict[str, int] = {}  # from when a token may have been given back
         self.session_ends: dict[tuple[str, str, str | None], list[int]] = {}
+        self._undeferrals: dict[tuple[str, int], list[Span]] = {}
         self._tokens: dict[str, tuple[str | None, int | None]] = {}
         self._places: dict[str, tuple[EntityLedger, bool]] = {}
         self._inherit_windows()
@@ -179,6 +182,11 @@ class Ledger:
         """Whether anybody ever received this lock token."""
         return token in self._tokens
 
+    def may_be_undeferred(self, entity: str, number: int, since: int, until: int) -> bool:
+        """Whether a message that was deferred at one stamp may be active again at another, without a receiver."""
+        name = self.place(entity)[0].name
+        return any(span.ended >= since and span.began <= until for span in self._undeferrals.get((name, number), ()))
+
     def records(self) -> Iterator[tuple[EntityLedger, MessageRecord]]:
         for entity in self.entities.values():
             for record in entity.messages.values():
@@ -213,6 +221,10 @@ class Ledger:
             self._note_purge(span)
         elif op == Op.CANCEL:
             self._note_cancel(span)
+        elif op == Op.UNDEFER:
+            self._note_undeferral(span)
+        elif op == Op.RESCHEDULE:
+            self._note_reschedule(span)
         elif op in _SESSION_ENDS:
             self._note_session_end(span)
 
@@ -255,8 +267,11 @@ class Ledger:
         message_id, number = self.identify(event)
         if message_id is None or number is None or event.op in (Op.ABANDON, Op.RELEASE):
             return
-        copy = self.place(event.entity)[0].record(message_id).copy(number)
+        record = self.place(event.entity)[0].record(message_id)
+        copy = record.copy(number)
         copy.taken_away.append(span)
+        if event.op == Op.DEAD_LETTER:
+            record.deaths.append(span)
         if event.op == Op.COMPLETE:
             self._consume(copy, span, outcome)
 
@@ -268,6 +283,18 @@ class Ledger:
         copy = self.place(event.entity)[0].record(event.message_id).copy(event.number)
         copy.taken_away.append(span)
         self._consume(copy, span, event.outcome)
+
+    def _note_undeferral(self, span: Span) -> None:
+        event = span.event
+        if event.outcome != FAILED and event.number is not None:
+            where = (self.place(event.entity)[0].name, event.number)
+            self._undeferrals.setdefault(where, []).append(span)
+
+    def _note_reschedule(self, span: Span) -> None:
+        event = span.event
+        if event.outcome != FAILED and event.message_id is not None:
+            for entity in self.destinations(event.entity):
+                entity.record(event.message_id).reschedules.append(span)
 
     def _released_at(self, span: Span) -> int:
         """A settlement in a transaction keeps the lock until the transaction is discharged."""

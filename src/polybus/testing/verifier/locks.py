@@ -110,11 +110,16 @@ class Redelivery(Check):
         if gone is not None and span.began > gone.ended:
             self.found(FindingKind.REDELIVERED, span, f"delivered after an acknowledged {gone.event.op}")
         deferred = self._deferred.get(where)
-        if deferred is not None and span.event.op == Op.RECEIVE and span.began > deferred.ended:
+        if deferred is not None and span.event.op == Op.RECEIVE and self._stays_deferred(where, deferred, span):
             self.found(FindingKind.REDELIVERED, span, "delivered like an active message after it was deferred")
         if span.event.op == Op.RECEIVE_AND_DELETE:
             self._gone.setdefault(where, span)
         self._judge_count(where, span)
+
+    def _stays_deferred(self, where: _Where, deferred: Span, until: Span) -> bool:
+        if until.began <= deferred.ended:
+            return False
+        return not self.ledger.may_be_undeferred(*where, deferred.began, until.ended)
 
     def _judge_count(self, where: _Where, span: Span) -> None:
         count = span.event.count
@@ -143,7 +148,7 @@ class Redelivery(Check):
     def _defer(self, span: Span) -> None:
         where = self._where(span)
         if where is not None and span.event.transaction is None and span.event.outcome == OK:
-            self._deferred.setdefault(where, span)
+            self._deferred[where] = span
 
     def _abandon(self, span: Span) -> None:
         where = self._where(span)
@@ -165,4 +170,4 @@ class Redelivery(Check):
             if member.event.op in (Op.COMPLETE, Op.DEAD_LETTER):
                 self._gone.setdefault(where, Span(member.event, span.began, span.ended, 0, 0))
             elif member.event.op == Op.DEFER:
-                self._deferred.setdefault(where, Span(member.event, span.began, span.ended, 0, 0))
+                self._deferred[where] = Span(member.event, span.began, span.ended, 0, 0)

@@ -19,7 +19,7 @@ class Numbers(Check):
         self._partitions: dict[tuple[str, str], int] = {}
 
     def handlers(self) -> dict[str, Handler]:
-        return dict.fromkeys((*DELIVERIES, Op.SEND, Op.SCHEDULE, Op.BATCH_SEND, Op.PEEK), self._see)
+        return dict.fromkeys((*DELIVERIES, Op.SEND, Op.SCHEDULE, Op.BATCH_SEND, Op.MOVE, Op.PEEK), self._see)
 
     def _see(self, span: Span) -> None:
         event = span.event
@@ -106,7 +106,8 @@ class Integrity(Check):
         if record is None or not record.sends:
             return None
         sent = [send.span.event for send in record.sends]
-        if digest is not None and all(event.digest not in (digest, None) for event in sent):
+        became = [span.event for span in record.reschedules]
+        if digest is not None and all(event.digest not in (digest, None) for event in (*sent, *became)):
             return f"body {digest}, sent as {sent[0].digest}"
         if all(event.session != session for event in sent):
             return f"session {session!r}, sent as {sent[0].session!r}"

@@ -141,7 +141,10 @@ class SessionOrder(Check):
         earlier = queue.outstanding.get(number)
         if number in queue.returned or (earlier is not None and self._may_be_settled(earlier, span.ended)):
             return
-        record = self._records[self.ledger.place(span.event.entity)[0].name, number]
+        entity = self.ledger.place(span.event.entity)[0].name
+        record = self._records[entity, number]
+        if self.ledger.may_be_undeferred(entity, number, 0, span.ended):
+            return  # it joined the end of its session
         if all(send.span.event.transaction is None for send in record.sends):
             self.found(FindingKind.ORDER, span, f"delivered after number {queue.highest} of the same session")
 

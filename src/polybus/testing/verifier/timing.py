@@ -22,10 +22,13 @@ class Timing(Check):
     def _deliver(self, span: Span) -> None:
         event = span.event
         entity, dead = self.ledger.place(event.entity)
-        if event.message_id is None or event.outcome != OK or dead:
+        if event.message_id is None or event.outcome != OK:
             return
         record = entity.messages[event.message_id]
-        due = due_ms(record)
+        if dead:
+            self._judge_dead(entity, record, span)
+            return
+        due = due_ms(record, span)
         if span.wall_to_ms + self.facts.slack_ms < due:
             self.found(FindingKind.EARLY, span, f"delivered {due - span.wall_to_ms} ms before it was due")
         if record.only_send is not None:
@@ -39,6 +42,18 @@ class Timing(Check):
         late_ms = span.wall_from_ms - self.facts.slack_ms - (enqueued + ttl)
         if late_ms > 0:
             self.found(FindingKind.EXPIRED, span, f"delivered {late_ms} ms after its time-to-live")
+
+    def _judge_dead(self, entity: EntityLedger, record: MessageRecord, span: Span) -> None:
+        """One death alone can be told apart from others; a message that was moved has had two lives."""
+        lifetime = entity.options.dead_letter_ttl_ms
+        if lifetime is None or record.only_send is None or len(record.deaths) != 1:
+            return
+        died = record.deaths[0]
+        if self.ledger.outcome(died.event) != OK or died.event.transaction is not None:
+            return
+        late_ms = span.wall_from_ms - self.facts.slack_ms - (died.wall_to_ms + lifetime)
+        if late_ms > 0:
+            self.found(FindingKind.EXPIRED, span, f"delivered {late_ms} ms after the time-to-live of dead letters")
 
     def _expire(self, span: Span) -> None:
         event = span.event

@@ -8,8 +8,8 @@ from polybus.testing.history import OK, SENDS, UNKNOWN, Op
 from polybus.testing.verifier.check import Check, Facts, Handler
 from polybus.testing.verifier.contents import DEAD_LETTER, DEFERRED
 from polybus.testing.verifier.ledger import EntityLedger, MessageRecord, RecordedCopy, RecordedTransaction
-from polybus.testing.verifier.lifetimes import may_have_expired
-from polybus.testing.verifier.timeline import Span
+from polybus.testing.verifier.lifetimes import may_have_expired, may_have_expired_dead
+from polybus.testing.verifier.timeline import INFINITY, Span
 from polybus.testing.verifier.verdict import FindingKind, Verdict
 
 
@@ -75,7 +75,7 @@ class Atomicity(Check):
         if member.event.op == Op.COMPLETE:
             return self._completed(member, copy, transaction)
         if member.event.op in (Op.DEFER, Op.DEAD_LETTER):
-            return self._moved(member, copy, transaction)
+            return None if self._is_undeferred(member, copy) else self._moved(member, copy, transaction)
         return None
 
     def _records(self, member: Span) -> Iterable[tuple[EntityLedger, MessageRecord]]:
@@ -116,8 +116,13 @@ class Atomicity(Check):
         if elsewhere or entity.vanishing:
             return None
         record = entity.messages[self.ledger.identify(member.event)[0] or ""]
-        expired = may_have_expired(entity.options, record, self.ledger.final.wall_ms + self.facts.slack_ms)
-        return None if expired else True
+        wall_ms = self.ledger.final.wall_ms + self.facts.slack_ms
+        expired = may_have_expired(entity.options, record, wall_ms)
+        return None if expired or may_have_expired_dead(entity.options, record, wall_ms) else True
+
+    def _is_undeferred(self, member: Span, copy: RecordedCopy) -> bool:
+        entity = member.event.entity
+        return self.ledger.may_be_undeferred(entity, copy.number, member.began, INFINITY)
 
     @staticmethod
     def _moved(member: Span, copy: RecordedCopy, transaction: RecordedTransaction) -> bool | None:
