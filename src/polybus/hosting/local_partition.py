@@ -71,6 +71,8 @@ class LocalPartition(LocalPipelines):
             held = session_of(self._check_held(session))
             steps = session_verbs.take_deferred(broker, log, held, now, numbers, lock)
         entries = await self.run(steps)
+        if not self.store.may_hand_out:
+            raise self.unavailable()
         deliveries = [self.delivery(broker, entry) for entry in entries]
         if not lock:
             await self.synced()

@@ -65,6 +65,7 @@ class LocalSessions(PartitionHost):
         lock.locked_until_ms = session.until_wall_ms
         self.locked_until(session.until_ms)
         await self.store.synced()
+        self.require()
         self._check_held(lock)
         return lock
 
@@ -80,7 +81,7 @@ class LocalSessions(PartitionHost):
         del credit
         broker = self.broker
         assert isinstance(session, LocalSessionLock), "a session's lock goes back to the partition that gave it"
-        if broker is None or session.lost:
+        if broker is None or session.lost or not self.store.may_hand_out:
             return None
         entry = session_verbs.take(broker, session_of(session), self._clock.now(), True)
         delivery = None if entry is None else self.delivery(broker, entry)
@@ -125,6 +126,7 @@ class LocalSessions(PartitionHost):
 
     def renew_session(self, session: SessionLock) -> Promise[int]:
         try:
+            self.require()
             lock = self._check_held(session)
             held = session_of(lock)
             lock.locked_until_ms = session_verbs.renew(lock.log, held, self._clock.now())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from polybus.errors import PolybusError, StoreError
 from polybus.hosting.places import is_there
@@ -14,6 +15,9 @@ from polybus.store.driver import InlineDriver, StoreDriver, ThreadDriver
 from polybus.store.failing import FailingStore, Faults
 from polybus.store.memory import MemoryStore
 from polybus.store.open import open_store
+
+if TYPE_CHECKING:
+    from polybus.store.postgres import Holder
 
 
 class Opener:
@@ -26,10 +30,13 @@ class Opener:
         faults: Faults | None,
         unsafe: bool,
         must_exist: Callable[[], bool] = bool,
+        holder: Holder | None = None,
     ) -> None:
         """`must_exist` says whether a store is known to lie there: a new one in its place, made because its disk is
-        not mounted, would hide that its messages are gone."""
+        not mounted, would hide that its messages are gone. `holder` is the node that opens it, where there are several.
+        """
         self._must_exist = must_exist
+        self._holder = holder
         self._url = url
         self._loop = loop
         self._faults = faults
@@ -59,7 +66,7 @@ class Opener:
         if self._memory is not None:
             inner: Store = self._memory.reopen()
         else:
-            inner = open_store(self._url, unsafe=self._unsafe)
+            inner = open_store(self._url, unsafe=self._unsafe, holder=self._holder)
         if isinstance(inner, MemoryStore):
             self._memory = inner
         if self._faults is None:

@@ -109,8 +109,9 @@ class PartitionHost(PartitionClient):
         return self.broker is not None
 
     def require(self) -> Broker:
-        """The broker, for whoever is below the partition's client; PartitionUnavailable where its store is down."""
-        if self.broker is None:
+        """The broker, for whoever is below the partition's client; PartitionUnavailable where its store is down, or may
+        be another's by now."""
+        if self.broker is None or not self.store.may_hand_out:
             raise self.store.unavailable()
         return self.broker
 
@@ -273,7 +274,7 @@ class PartitionHost(PartitionClient):
     def take(self, log_id: int, credit: int) -> Delivery | None:
         del credit
         broker = self.broker
-        if broker is None:
+        if broker is None or not self.store.may_hand_out:
             return None
         log = broker.log(log_id)
         entry = receiving.take(broker, log, self._clock.now(), None)
@@ -318,7 +319,7 @@ class PartitionHost(PartitionClient):
 
     def take_selected(self, log_id: int, selector: Selector, count: int) -> list[Delivery]:
         broker = self.broker
-        if broker is None:
+        if broker is None or not self.store.may_hand_out:
             return []
         entries = self._selected(broker, log_id, selector, count, True)
         for entry in entries:

@@ -20,6 +20,7 @@ from polybus.partition.records import after
 from polybus.promise import Loop, Promise
 from polybus.rows import Read
 from polybus.store.driver import StoreDriver
+from polybus.store.lease import Lease
 
 T = TypeVar("T")
 PROBE_KEY = b"~probe"
@@ -57,6 +58,8 @@ class StoreHost:
         self.state = StoreState.MISSING
         self.last_error: str | None = None
         self.driver: StoreDriver | None = None
+        self.lease: Lease | None = None
+        """Until when what lies here may be handed out; None where nobody else can own the store."""
         self.batch = Output()
         self.tenants: dict[tuple[int, int], Tenant] = {}
         self.on_fenced: Callable[[StoreHost], None] | None = None
@@ -83,6 +86,13 @@ class StoreHost:
     @property
     def available(self) -> bool:
         return self.state is StoreState.OPEN
+
+    @property
+    def may_hand_out(self) -> bool:
+        """Whether this process still owns the store for sure. A commit that comes too late is refused by the store; a
+        delivery, a lock or a session would leave from memory, and the next owner may be handing out the same."""
+        lease = self.lease
+        return lease is None or lease.holds
 
     @property
     def unsafe(self) -> bool:
@@ -306,6 +316,7 @@ class StoreHost:
             return
         self.store_id = found
         self.driver = driver
+        self.lease = driver.store.lease
         self.openings += 1
         leftover, self.batch = self.batch, Output()
         leftover.refuse(self.unavailable())

@@ -18,6 +18,7 @@ from polybus.hosting.partition_client import PartitionClient
 from polybus.hosting.partition_host import PartitionHost
 from polybus.hosting.recovery import Recovery
 from polybus.hosting.store_host import StoreHost
+from polybus.namespace.delivery.holding import HeldSends, IsMoving
 from polybus.namespace.delivery.transaction_rules import apply_intent
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.entities.tiers import STANDARD, Tier
@@ -76,6 +77,7 @@ class Bus:
         self.find_store: Callable[[str, bytes], StoreHost] | None = None
         """Makes the host of a store that was not given, by the place that the catalogue notes for it."""
         self._absent: dict[bytes, StoreHost] = {}
+        self._held: HeldSends | None = None
         catalogue.loop = loop
         self.stopping = False
 
@@ -163,6 +165,7 @@ class Bus:
         found = self.namespaces.get(name.lower())
         if found is None:
             found = Namespace(name, self)
+            found.sender.held = self._held
             self.namespaces[name.lower()] = found
         return found
 
@@ -281,6 +284,14 @@ class Bus:
     def partition_changed(self, partition: PartitionClient) -> None:
         """A partition serves, or no longer does."""
         self.publishing.partition_changed(partition)
+        if self._held is not None:
+            self._held.changed(partition)
+
+    def hold_moving(self, is_moving: IsMoving) -> None:
+        """From now on sends to partitions on a store that moves are held for a moment."""
+        self._held = HeldSends(self.loop, is_moving)
+        for namespace in self.namespaces.values():
+            namespace.sender.held = self._held
 
     def entity_by_id(self, entity_id: int) -> Entity | None:
         return self.entities.get(entity_id)

@@ -17,6 +17,7 @@ from polybus.hosting.partition_client import PartitionClient, UnkeyedSend
 from polybus.hosting.store_host import InDoubt
 from polybus.limits import REROUTE_MS
 from polybus.message.message import Message
+from polybus.namespace.delivery.holding import HeldSends
 from polybus.namespace.delivery.routing import batch_key, key_of
 from polybus.namespace.entities.entity import Entity
 from polybus.promise import C, Loop, Promise, Reply, TimerHandle
@@ -93,6 +94,8 @@ class Sender:
         self._reply_unkeyed: Reply[_Reroute, list[int]] = (
             self._answered
         )  # made once: to ask for a method costs each time
+        self.held: HeldSends | None = None
+        """Holds sends to partitions that move; None where none ever does."""
         self.rerouted = 0
         self.refused = 0
 
@@ -112,20 +115,25 @@ class Sender:
         elif len(entity.partitions) == 1:
             for message in messages:
                 key_of(message, False)
-            self._send_to(entity.partitions[0], messages, reply, context)
+            self._send_to(entity, 0, messages, reply, context)
         else:
             key = batch_key(messages, entity.detects_duplicates)
             if key is not None:
-                partition = entity.partitions[partition_for(key, len(entity.partitions))]
-                self._send_to(partition, messages, reply, context)
+                index = partition_for(key, len(entity.partitions))
+                self._send_to(entity, index, messages, reply, context)
             else:
                 began_ms = self._clock.now().mono_ms
                 self._try_partitions(_Reroute(entity, messages, reply, context, began_ms, self._doubts))
 
     def _send_to(
-        self, partition: PartitionClient, messages: list[Message], reply: Reply[C, list[int]], context: C
+        self, entity: Entity, index: int, messages: list[Message], reply: Reply[C, list[int]], context: C
     ) -> None:
+        held = self.held
+        partition = entity.partitions[index]
         try:
+            if held is not None:
+                held.send(entity, index, messages, reply, context)
+                return
             partition.check_open()
         except ServerBusy:
             self.refused += 1
