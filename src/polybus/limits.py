@@ -301,6 +301,22 @@ CLUSTER_SENDS_BYTES = 16 * 1024 * 1024
 """Bytes of sends to one partition elsewhere that are not confirmed yet; beyond them senders must slow down."""
 CLUSTER_DEMAND = 256
 """Messages that an owner is asked for at a time for one log, however much credit receivers have."""
+MEMBER_START_MS = 30_000
+"""How long a leader that starts waits for stores of other members: beyond it they are away, as one that does not open."""
+MEMBER_APPLY_MS = 3_000
+"""How long a change of the catalogue waits for a member to apply it: one that takes longer is cut off and asks anew."""
+MEMBER_SERVE_MS = 2_000
+"""How long the creation of an entity waits until its partitions serve for all members, wherever they are."""
+MEMBER_TELL_MS = 1_000
+"""How often a member tells the counters of its stores; states are told at once."""
+LINK_RETRY_MS = 50
+"""How soon a link that broke is tried again, at first; each time twice as long."""
+LINK_RETRY_MS_MAX = 1_000
+LINK_PING_MS = 1_000
+"""How often a member asks another whether it is there."""
+LINK_SILENT_MS = 10_000
+"""How long it may take to answer: then its link is cut, and whoever waits hears that it is gone. Far above the longest
+turn of a loop, for a busy member must not be taken for a dead one."""
 CLUSTER_DELIVERY_BYTES = 1024 * 1024
 """Bytes of deliveries in one frame: more of them leave in the next."""
 

@@ -27,6 +27,7 @@ from polybus.hosting.partition_client import (
     UnkeyedSend,
 )
 from polybus.limits import CLUSTER_DELIVERY_BYTES, TRANSACTION_MESSAGES
+from polybus.partition.data import Statistics
 from polybus.promise import Promise
 from polybus.rules.selectors import Selector
 
@@ -47,13 +48,31 @@ class Owner:
         self._followed: dict[Place, tuple[LocalPartition, Callable[[], None]]] = {}
         self._works: dict[tuple[int, int, bytes], TransactionWork] = {}
         """Open transactions of the other side: those that it leaves behind are rolled back."""
+        self._awaited: dict[Place, None] = {}
+        """Partitions that the other side has asked for and that are not here yet."""
+        self.on_member_frame: Callable[[Frame], None] | None = None
+        """Called with what is not about a partition."""
         link.on_frame = self._arrived
         link.on_closed.append(self._ended)
 
+    def appeared(self, partition: LocalPartition) -> None:
+        """A partition is here: whoever asked for it before may ask again."""
+        place = (partition.entity_id, partition.index)
+        if place in self._awaited:
+            del self._awaited[place]
+            self.link.tell(verbs.HERE, place[0], place[1], [])
+
     def _arrived(self, frame: Frame) -> None:
+        if frame.verb >= verbs.HELLO:
+            if self.on_member_frame is None:
+                raise nonsense("a verb between members")
+            self.on_member_frame(frame)
+            return
         partition = self.find(frame.entity_id, frame.index)
         reader = Reader(frame.value)
         if partition is None:
+            if frame.verb == verbs.FOLLOW:
+                self._awaited[frame.entity_id, frame.index] = None
             self.link.refuse(frame, PartitionUnavailable("The partition is not here. Try again."))
             return
         try:
@@ -77,6 +96,7 @@ class Owner:
             log.partition.unwatch(log_id, log)
         for partition, follower in self._followed.values():
             partition.followers.remove(follower)
+        self._followed.clear()
         for (entity_id, index, _), work in self._works.items():
             found = self.find(entity_id, index)
             if found is not None:
@@ -87,7 +107,8 @@ class Owner:
     def follow(self, partition: LocalPartition, frame: Frame, reader: Reader) -> None:
         del reader
         place = (frame.entity_id, frame.index)
-        if place not in self._followed:
+        known = self._followed.get(place)
+        if known is None or known[0] is not partition:
 
             def follower() -> None:
                 self.link.tell(verbs.SERVES, place[0], place[1], [partition.available, partition.problem])
@@ -118,9 +139,11 @@ class Owner:
     def watch(self, partition: LocalPartition, frame: Frame, reader: Reader) -> None:
         log_id = reader.number()
         key = (frame.entity_id, frame.index, log_id)
-        if key not in self._logs:
-            self._logs[key] = LogDemand(self, partition, log_id)
-            partition.watch(log_id, self._logs[key])
+        known = self._logs.get(key)
+        if known is None or known.partition is not partition:
+            known = self._logs[key] = LogDemand(self, partition, log_id)
+        known.hinted = False
+        partition.watch(log_id, known)
 
     def unwatch(self, partition: LocalPartition, frame: Frame, reader: Reader) -> None:
         log_id = reader.number()
@@ -317,8 +340,9 @@ class LogDemand(LogListener):
         self._asked: list[Frame] = []
         self._pumping = False
 
-    def demand(self, frame: Frame, credit: int) -> None:
-        self.credit = credit
+    def demand(self, frame: Frame, more: int) -> None:
+        """The other side wants so many more; with 0 it wants none any longer."""
+        self.credit = self.credit + more if more > 0 else 0
         self.hinted = False
         self._asked.append(frame)
         self._pump()
@@ -346,11 +370,14 @@ class LogDemand(LogListener):
         self._answer()
 
     def _answer(self) -> None:
-        """Tells that everything at hand has been sent, which is what a drain waits for."""
-        if not self._searching and not self._pumping:
+        """Tells that everything at hand has been sent, which is what a drain waits for, and how many were wanting. Those
+        are forgotten here: when there is something again the other side hears of it, and may want fewer."""
+        if self._asked and not self._searching and not self._pumping:
             asked, self._asked = self._asked, []
+            unsent, self.credit = self.credit, 0
             for frame in asked:
-                self._owner.link.answer(frame, None)
+                self._owner.link.answer(frame, unsent)
+                unsent = 0
 
     def _pump(self) -> None:
         if self._pumping:
@@ -395,8 +422,8 @@ class SessionDemand(SessionListener):
         self._again = False
         lock.listener = self
 
-    def demand(self, frame: Frame, credit: int) -> None:
-        self.credit = credit
+    def demand(self, frame: Frame, more: int) -> None:
+        self.credit = self.credit + more if more > 0 else 0
         self._asked.append(frame)
         self._pump()
         self._answer()
@@ -422,10 +449,12 @@ class SessionDemand(SessionListener):
         self._owner.link.tell(verb, self._place[0], self._place[1], value)
 
     def _answer(self) -> None:
-        if not self._searching and not self._pumping:
+        if self._asked and not self._searching and not self._pumping:
             asked, self._asked = self._asked, []
+            unsent, self.credit = self.credit, 0
             for frame in asked:
-                self._owner.link.answer(frame, None)
+                self._owner.link.answer(frame, unsent)
+                unsent = 0
 
     def _pump(self) -> None:
         self._again = True
@@ -514,6 +543,16 @@ def _read_records(partition: LocalPartition, reader: Reader) -> Promise[Any]:
     return _then(found, values.records_values)
 
 
+def _statistics(partition: LocalPartition, reader: Reader) -> Promise[Any]:
+    settings = partition.settings
+    logs = (settings.own, *settings.subscriptions.values())
+
+    def counted(found: Statistics) -> Values:
+        return [values.statistics_values(found), [[log.number, log.accessed_ms] for log in logs if log.accessed_ms]]
+
+    return _then(partition.statistics(reader.numbers()), counted)
+
+
 def _are_locked(partition: LocalPartition, reader: Reader) -> Promise[Any]:
     return partition.are_locked([values.locked_of(partition, each) for each in reader.readers()])
 
@@ -557,7 +596,7 @@ _ASKED: dict[int, Asked] = {
     verbs.PUBLISH_CHUNK: lambda p, r: p.publish_chunk(r.data()),
     verbs.DROP_STAGE: lambda p, r: p.drop_stage(r.data()),
     verbs.OLD_STAGES: lambda p, r: p.old_stages(r.number()),
-    verbs.STATISTICS: lambda p, r: _then(p.statistics(r.numbers()), values.statistics_values),
+    verbs.STATISTICS: _statistics,
     verbs.HIGHEST_SUBSCRIPTION: lambda p, _: p.highest_subscription(),
     verbs.PURGE_SUBSCRIPTION: lambda p, r: p.purge_subscription(r.number()),
     verbs.LOSE_MESSAGE_LOCKS: lambda p, r: p.lose_message_locks(r.number(), r.number_or_none()),

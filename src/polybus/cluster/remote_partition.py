@@ -16,7 +16,7 @@ from polybus.cluster import values, verbs
 from polybus.cluster.frames import Frame
 from polybus.cluster.link import Link, LinkLost
 from polybus.cluster.values import Reader, Values, nonsense
-from polybus.errors import BusError, PolybusError, ServerBusy, SessionLockLost
+from polybus.errors import BusError, PolybusError, QuotaExceeded, ServerBusy, SessionLockLost
 from polybus.hosting.partition_client import (
     Delivery,
     LogListener,
@@ -25,6 +25,7 @@ from polybus.hosting.partition_client import (
     TransactionWork,
     UnkeyedSend,
 )
+from polybus.hosting.partition_host import STORE_FULL, Listeners, also
 from polybus.hosting.store_host import InDoubt, StoreHost
 from polybus.limits import CLUSTER_DEMAND, CLUSTER_SENDS_BYTES
 from polybus.message.edit import Edit
@@ -39,6 +40,7 @@ from polybus.partition.data import (
     Records,
     Statistics,
 )
+from polybus.partition.output import Output
 from polybus.partition.settings import EntitySettings
 from polybus.promise import C, Promise, Reply, rejected
 from polybus.rules.selectors import Selector
@@ -74,17 +76,29 @@ class RemoteSessionLock(SessionLock):
 class RemotePartition(PartitionClient):
     def __init__(self, entity_id: int, index: int, settings: EntitySettings, store: StoreHost, link: Link) -> None:
         super().__init__(entity_id, index, settings, store)
-        self._link = link
+        self.elsewhere = True
         self._serves = False
         self._sending = 0
         """Bytes of sends that are not confirmed."""
         self._logs: dict[int, RemoteLog] = {}
         self._sessions: dict[int, RemoteSessionLock] = {}
+        self._floors: dict[int, int] = {}
+        """Floors of cursors by log: an owner that comes later is told them, too."""
         self.on_change: Callable[[PartitionClient], None] | None = None
-        link.on_closed.append(self._lost)
-        link.ask(verbs.FOLLOW, entity_id, index, [], self._followed)
+        self.home: RemotePartitions | None = None
+        """Those that the same links lead to."""
+        self.attach(link)
 
     # The link
+
+    def attach(self, link: Link) -> None:
+        """A link to the owner is there, perhaps a new one, or the partition has only now come to be there."""
+        self._link = link
+        link.ask(verbs.FOLLOW, self.entity_id, self.index, [], self._followed)
+        for log_id, floor in self._floors.items():
+            self._tell(verbs.SET_FLOOR, [log_id, floor])
+        for log_id in self._logs:
+            self._tell(verbs.WATCH, [log_id])
 
     def _tell(self, verb: int, value: Values) -> None:
         self._link.tell(verb, self.entity_id, self.index, value)
@@ -129,7 +143,8 @@ class RemotePartition(PartitionClient):
             log.asked = 0
             log.may_have_session = False
 
-    def _lost(self) -> None:
+    def lost(self) -> None:
+        """The link is gone, and with it what was locked for sessions here."""
         sessions, self._sessions = self._sessions, {}
         for session in sessions.values():
             self._session_lost(session)
@@ -140,6 +155,8 @@ class RemotePartition(PartitionClient):
         reader = Reader(frame.value)
         if frame.verb == verbs.SERVES:
             self._changed(reader)
+        elif frame.verb == verbs.HERE:
+            self.attach(self._link)
         elif frame.verb == verbs.AVAILABLE:
             self._available(reader.number())
         elif frame.verb == verbs.DELIVERIES:
@@ -165,6 +182,8 @@ class RemotePartition(PartitionClient):
 
     def check_open(self) -> None:
         self.check_available()
+        if self.store.full:
+            raise QuotaExceeded(STORE_FULL)
         if self._sending > CLUSTER_SENDS_BYTES:
             raise ServerBusy("Too much waits for a messaging store; try again.")
 
@@ -203,15 +222,32 @@ class RemotePartition(PartitionClient):
     # Receiving
 
     def watch(self, log_id: int, listener: LogListener) -> None:
-        self._logs[log_id] = RemoteLog(listener)
-        self._tell(verbs.WATCH, [log_id])
+        log = self._logs.get(log_id)
+        if log is None:
+            self._logs[log_id] = RemoteLog(listener)
+            self._tell(verbs.WATCH, [log_id])
+            return
+        log.listener = also(log.listener, listener)
+        if self._serves:
+            listener.available(self)
 
     def unwatch(self, log_id: int, listener: LogListener) -> None:
-        del listener
-        log = self._logs.pop(log_id, None)
-        if log is not None:
+        log = self._logs.get(log_id)
+        if log is None:
+            return
+        known = log.listener
+        if known is listener or (isinstance(known, Listeners) and known.remove(listener)):
+            del self._logs[log_id]
             self._give_back_all(log.at_hand)
             self._tell(verbs.UNWATCH, [log_id])
+
+    def at_hand(self, log_id: int) -> int:
+        log = self._logs.get(log_id)
+        return 0 if log is None else len(log.at_hand)
+
+    def asked(self, log_id: int) -> int:
+        log = self._logs.get(log_id)
+        return 0 if log is None else log.asked
 
     def _available(self, log_id: int) -> None:
         log = self._logs.get(log_id)
@@ -229,16 +265,19 @@ class RemotePartition(PartitionClient):
         return None
 
     def _demand(self, log_id: int, log: RemoteLog, credit: int) -> None:
-        if log.asked >= credit:
-            return  # the owner sends them as they come
+        """Asks for as many as there is credit for and were not asked for yet; what is not there the owner hints at."""
+        more = credit - log.asked
+        if more <= 0:
+            return
         log.asked = credit
         log.listener.searching(self)
 
         def answered(reader: Reader | None, error: PolybusError | None) -> None:
-            del reader, error
+            unsent = 0 if reader is None or error is not None else reader.number()
+            log.asked = 0 if error is not None else max(log.asked - unsent, 0)
             log.listener.searched(self)
 
-        self._link.ask(verbs.DEMAND, self.entity_id, self.index, [log_id, credit], answered)
+        self._link.ask(verbs.DEMAND, self.entity_id, self.index, [log_id, more], answered)
 
     def _delivered(self, reader: Reader) -> None:
         log_id = reader.number()
@@ -436,17 +475,19 @@ class RemotePartition(PartitionClient):
         if lock.at_hand:
             return lock.at_hand.popleft()
         wanted = min(credit, CLUSTER_DEMAND)
-        if lock.asked < wanted:
+        more = wanted - lock.asked
+        if more > 0:
             lock.asked = wanted
             if lock.listener is not None:
                 lock.listener.searching()
 
             def answered(reader: Reader | None, error: PolybusError | None) -> None:
-                del reader, error
+                unsent = 0 if reader is None or error is not None else reader.number()
+                lock.asked = max(lock.asked - unsent, 0)
                 if lock.listener is not None:
                     lock.listener.searched()
 
-            self._link.ask(verbs.SESSION_DEMAND, self.entity_id, self.index, [lock.number, wanted], answered)
+            self._link.ask(verbs.SESSION_DEMAND, self.entity_id, self.index, [lock.number, more], answered)
         return None
 
     def take_away_in_session(self, session: SessionLock, credit: int, reply: Reply[C, Delivery], context: C) -> bool:
@@ -599,6 +640,7 @@ class RemotePartition(PartitionClient):
         self._tell(verbs.TRIM_EVENTS, [])
 
     def set_floor(self, log_id: int, floor: int) -> None:
+        self._floors[log_id] = floor
         self._tell(verbs.SET_FLOOR, [log_id, floor])
 
     def excess(self, log_id: int, max_lag_ms: int, max_lag_bytes: int) -> Promise[int]:
@@ -619,9 +661,18 @@ class RemotePartition(PartitionClient):
     # Management
 
     def statistics(self, numbers: list[int]) -> Promise[Statistics]:
-        return self._ask(
-            verbs.STATISTICS, [list(numbers)], lambda reader: values.statistics_of(Reader(reader.items()))
-        )
+        return self._ask(verbs.STATISTICS, [list(numbers)], self._counted)
+
+    def _counted(self, reader: Reader) -> Statistics:
+        """When the entity was last used is known where its brokers are, and comes with what they hold."""
+        found = Reader(reader.items())
+        statistics = values.statistics_of(Reader(found.items()))
+        for each in found.readers():
+            number, accessed_ms = each.number(), each.number()
+            settings = self.settings.own if number == 0 else self.settings.subscriptions.get(number)
+            if settings is not None:
+                settings.accessed_ms = max(settings.accessed_ms, accessed_ms)
+        return statistics
 
     def highest_subscription(self) -> Promise[int]:
         return self._ask(verbs.HIGHEST_SUBSCRIPTION, [], _number)
@@ -636,6 +687,16 @@ class RemotePartition(PartitionClient):
         """The owner retires its partition when it hears of the deletion itself."""
         self._serves = False
         self._forget_hands()
+        self.store.tenants.pop((self.entity_id, self.index), None)
+        if self.home is not None:
+            self.home.remove(self)
+
+    def fenced(self) -> None:
+        """Another one takes the place of this: whoever waits here hears that it does not serve."""
+        self.lost()
+
+    def settled(self, batch: Output) -> None:
+        """Only those who commit here have batches."""
 
     def clock_moved(self) -> None:
         self._tell(verbs.CLOCK_MOVED, [])
@@ -705,19 +766,36 @@ def _all_bytes(reader: Reader) -> list[bytes]:
 
 
 class RemotePartitions:
-    """The partitions that one link leads to: what their owner tells goes to the one it is about."""
+    """The partitions of one owner: what it tells goes to the one it is about. Its links come and go."""
 
     def __init__(self, link: Link) -> None:
-        self._link = link
         self._partitions: dict[tuple[int, int], RemotePartition] = {}
-        link.on_frame = self._arrived
+        self.attach(link)
+
+    def attach(self, link: Link) -> None:
+        """A new link to the owner: the partitions ask again whether they serve."""
+        self._link = link
+        link.on_frame = self.arrived
+        link.on_closed.append(self.lost)
+        for partition in list(self._partitions.values()):
+            partition.attach(link)
+
+    def lost(self) -> None:
+        for partition in list(self._partitions.values()):
+            partition.lost()
 
     def add(self, entity_id: int, index: int, settings: EntitySettings, store: StoreHost) -> RemotePartition:
         partition = RemotePartition(entity_id, index, settings, store, self._link)
+        partition.home = self
         self._partitions[entity_id, index] = partition
         return partition
 
-    def _arrived(self, frame: Frame) -> None:
+    def remove(self, partition: RemotePartition) -> None:
+        place = (partition.entity_id, partition.index)
+        if self._partitions.get(place) is partition:
+            del self._partitions[place]
+
+    def arrived(self, frame: Frame) -> None:
         partition = self._partitions.get((frame.entity_id, frame.index))
         if partition is not None:
             partition.arrived(frame)

@@ -80,4 +80,12 @@ SESSION_LOST: Final = 67
 # From a client to the owner, too
 TAKE_SELECTED: Final = 68
 
-LAST: Final = 68
+# From the owner to a client, too
+HERE: Final = 69
+
+# Between members, not about a partition
+HELLO: Final = 70
+CALL: Final = 71
+STORE: Final = 72
+
+LAST: Final = 72

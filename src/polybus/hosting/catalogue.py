@@ -87,6 +87,8 @@ class Catalogue:
     def __init__(self, opener: Opener) -> None:
         self.loop: Loop | None = None
         """Whose time passes between two tries to open the catalogue again."""
+        self.on_written: Callable[[int, Batch], Promise[None]] | None = None
+        """Called with the number and the batch of each commit, in their order; whoever has written waits for it."""
         self._opener = opener
         self._driver: StoreDriver | None = None
         self._busy: Promise[None] | None = None
@@ -129,6 +131,15 @@ class Catalogue:
                 return found
             start = page[-1][0] + b"\x00"
 
+    async def all_rows(self) -> list[Row]:
+        """Everything that the catalogue holds."""
+        return [row for first in range(0xFF) for row in await self.rows(bytes([first]))]
+
+    @property
+    def revision(self) -> int:
+        """The number of the last commit."""
+        return self._writes
+
     def _read(self, scan: Scan) -> Promise[list[Row]]:
         promise: Promise[list[Row]] = Promise()
 
@@ -158,12 +169,17 @@ class Catalogue:
         while self._busy is not None:
             await self._busy
         self._busy = Promise()
+        told: Promise[None] | None = None
         try:
             await self._write(changes)
+            if self.on_written is not None:
+                told = self.on_written(self._writes, changes.batch)
         except PolybusError:
             self._next()
             raise
         self._next()
+        if told is not None:
+            await told
 
     @property
     def store(self) -> Store:

@@ -162,6 +162,8 @@ class PartitionClient:
         self.settings = settings
         self.store = store
         """The messaging store that it lies on."""
+        self.elsewhere = False
+        """Whether its broker is in another process: what it has must be asked for before it can be taken."""
         self.problem: str | None = None
         """Why the partition did not come up though its store did, or cannot do its work: a damaged record."""
 
@@ -209,6 +211,14 @@ class PartitionClient:
         raise NotImplementedError
 
     def unwatch(self, log_id: int, listener: LogListener) -> None:
+        raise NotImplementedError
+
+    def at_hand(self, log_id: int) -> int:
+        """Of a partition elsewhere: messages that its owner has sent and nobody has taken."""
+        raise NotImplementedError
+
+    def asked(self, log_id: int) -> int:
+        """Of a partition elsewhere: messages that its owner was asked for and has neither sent nor said not to have."""
         raise NotImplementedError
 
     def take(self, log_id: int, credit: int) -> Delivery | None:

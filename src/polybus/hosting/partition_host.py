@@ -43,6 +43,8 @@ LOCK_LOST = (
     " was received by a different receiver instance."
 )
 
+STORE_FULL = "A messaging store has less free space than its reserve; nothing can be sent to it."
+
 T = TypeVar("T")
 
 
@@ -196,7 +198,7 @@ class PartitionHost(PartitionClient):
             raise self.store.unavailable()
         store = self.store
         if store.full:
-            raise QuotaExceeded("A messaging store has less free space than its reserve; nothing can be sent to it.")
+            raise QuotaExceeded(STORE_FULL)
         if store.overloaded:
             raise ServerBusy("Too much waits for a messaging store; try again.")
 
@@ -251,12 +253,7 @@ class PartitionHost(PartitionClient):
 
     def watch(self, log_id: int, listener: LogListener) -> None:
         known = self.listeners.get(log_id)
-        if known is None or known is listener:
-            self.listeners[log_id] = listener
-        elif isinstance(known, Listeners):
-            known.add(listener)
-        else:
-            self.listeners[log_id] = Listeners([known, listener])
+        self.listeners[log_id] = listener if known is None else also(known, listener)
         if self.broker is not None:
             self._attach(self.broker, log_id, self.listeners[log_id])
 
@@ -532,6 +529,16 @@ class Listeners(LogListener):
     def searched(self, partition: PartitionClient) -> None:
         for listener in list(self._listeners):
             listener.searched(partition)
+
+
+def also(known: LogListener, listener: LogListener) -> LogListener:
+    """Both of them: whoever listened, and one more."""
+    if known is listener:
+        return known
+    if isinstance(known, Listeners):
+        known.add(listener)
+        return known
+    return Listeners([known, listener])
 
 
 class LogWatch:

@@ -21,10 +21,9 @@ from polybus.hosting.store_host import StoreHost
 from polybus.limits import DOUBT_MS, RECOVER_MS
 from polybus.partition import moving, transactions
 from polybus.partition.broker import Broker
-from polybus.partition.reading import rows_of
-from polybus.partition.records import after, unsealed
+from polybus.partition.records import unsealed
 from polybus.promise import Loop, Promise, pause, resolved, spawn
-from polybus.rows import Row, Scan
+from polybus.rows import Row
 
 Marks = list[tuple[StoreHost, list[Row]]]
 
@@ -43,6 +42,14 @@ class RecoveryListener(Protocol):
 
     def tell(self, error: PolybusError) -> None:
         """Something is wrong that no client hears of."""
+
+
+class OtherMembers(Protocol):
+    """The other processes of the bus, whose gateways may have sends in doubt about a store of this one."""
+
+    def marks_elsewhere(self, store_id: bytes) -> Promise[list[bytes] | None]:
+        """Ids of the stores in which other members have made marks about this one; None while a send in doubt about it
+        is still on its way at one of them. Members that cannot be reached have left what the catalogue knows."""
 
 
 class _Doubt:
@@ -69,6 +76,8 @@ class Recovery:
         """By the store's id."""
         self._reroutes: dict[bytes, int] = {}
         """By store id: sends in doubt about it that are on their way to another. Their marks cannot be read yet."""
+        self.others: OtherMembers | None = None
+        """There where the bus has several processes."""
 
     # Doubt
 
@@ -98,6 +107,36 @@ class Recovery:
     def marked(self, store_id: bytes, by: bytes) -> None:
         """A mark about the store goes into another one, which must be asked before the store serves."""
         self._doubted[store_id].marked[by] = None
+
+    # Doubts of several members
+
+    def marks_here(self, store_id: bytes) -> list[bytes] | None:
+        """What this member answers when the store's owner asks: see `OtherMembers.marks_elsewhere`."""
+        if self._reroutes.get(store_id):
+            return None
+        doubt = self._doubted.get(store_id)
+        return [] if doubt is None else list(doubt.marked)
+
+    def doubt_followed(self, store_id: bytes, noted: bool) -> None:
+        """The catalogue says that a store is doubted, or no longer is, and another member has written it."""
+        if not noted and not self._reroutes.get(store_id):
+            self._doubted.pop(store_id, None)
+        elif noted and store_id not in self._doubted:
+            self._doubted[store_id] = _Doubt(resolved(None), True)
+
+    async def _ask_members(self, store: StoreHost) -> bool:
+        """Learns what other members know of doubts about the store; False while one of them has some on the way."""
+        if self.others is None:
+            return True
+        marked = await self.others.marks_elsewhere(store.store_id)
+        if marked is None:
+            return False
+        if marked:
+            doubt = self._doubted.get(store.store_id)
+            if doubt is None:
+                doubt = self._doubted[store.store_id] = _Doubt(resolved(None), False)
+            doubt.marked.update((by, None) for by in marked)
+        return True
 
     # Bringing up
 
@@ -159,6 +198,8 @@ class Recovery:
 
     async def _marks_about(self, store: StoreHost) -> Marks | None:
         """The marks that other stores hold about this one; None where not all of them can be asked yet."""
+        if not await self._ask_members(store):
+            return None
         doubt = self._doubted.get(store.store_id)
         if doubt is None:
             return []
@@ -172,7 +213,7 @@ class Recovery:
         found: Marks = []
         prefix = MARKS + store.store_id
         for other in others:
-            rows = await other.run(_scan(prefix))
+            rows = await other.marks_about(prefix)
             if rows:
                 found.append((other, rows))
         return found
@@ -255,10 +296,6 @@ def _give_up(promise: Promise[None]) -> None:
         promise.reject(ServerBusy("The catalogue does not answer."))
 
 
-def _scan(prefix: bytes):  # type: ignore[no-untyped-def]
-    return rows_of((yield Scan(prefix, after(prefix), 1 << 30)))
-
-
 def doubtful_keys(marks: Marks) -> list[bytes]:
     """The keys that the marks name, each once: a send that failed in two stores is named by both that followed."""
     keys: dict[bytes, None] = {}
@@ -284,11 +321,6 @@ async def _remove_marks(marks: Marks) -> None:
     """The rows are gone: the marks go, too; returns when that is synced everywhere."""
     waiting: list[Promise[None]] = []
     for store, rows in marks:
-        if not store.available:
-            raise store.unavailable()
-        for key, _ in rows:
-            store.batch.delete(key)
-        store.touch()
-        waiting.append(store.synced())
+        waiting.append(store.remove_rows([key for key, _ in rows]))
     for done in waiting:
         await done

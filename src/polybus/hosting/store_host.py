@@ -15,10 +15,10 @@ from typing import Protocol, TypeVar
 from polybus.errors import PartitionUnavailable, PolybusError, QuotaExceeded, StoreError, StoreFull
 from polybus.limits import REOPEN_MS, REOPEN_MS_MAX, UNCOMMITTED_BYTES
 from polybus.partition.output import Output
-from polybus.partition.reading import has_rows
+from polybus.partition.reading import has_rows, scan_rows
 from polybus.partition.records import after
-from polybus.promise import Loop, Promise
-from polybus.rows import Read
+from polybus.promise import Loop, Promise, rejected
+from polybus.rows import Read, Row
 from polybus.store.driver import StoreDriver
 from polybus.store.lease import Lease
 
@@ -52,6 +52,8 @@ Opener = Callable[[], Promise[StoreDriver]]
 class StoreHost:
     def __init__(self, url: str, loop: Loop, opener: Opener) -> None:
         self.url = url
+        self.elsewhere = False
+        """Whether another process owns it."""
         self.store_id = b""
         self.place: str | None = None
         """Where the catalogue notes that it lies; None where it lies nowhere that outlasts the process."""
@@ -64,6 +66,8 @@ class StoreHost:
         self.tenants: dict[tuple[int, int], Tenant] = {}
         self.on_fenced: Callable[[StoreHost], None] | None = None
         self.on_opened: Callable[[StoreHost], None] | None = None
+        self.on_change: Callable[[StoreHost], None] | None = None
+        """Called when the state is another: for those who speak of the store elsewhere."""
         self.openings = 0
         """How often the store was opened: what was read of an earlier opening must not be built on."""
         self.commits = 0
@@ -187,6 +191,19 @@ class StoreHost:
         """Whether there is any row whose key begins so."""
         return self.run(has_rows(prefix))
 
+    def marks_about(self, prefix: bytes) -> Promise[list[Row]]:
+        """The rows whose keys begin so: marks that name what a doubtful store may hold."""
+        return self.run(scan_rows(prefix))
+
+    def remove_rows(self, keys: list[bytes]) -> Promise[None]:
+        """Removes rows by key; settled when that is on disk."""
+        if not self.available:
+            return rejected(self.unavailable())
+        for key in keys:
+            self.batch.delete(key)
+        self.touch()
+        return self.synced()
+
     def run(self, steps: Generator[Read, list[object], T]) -> Promise[T]:
         """Drives a broker's verb, giving it the rows that it asks for."""
         promise: Promise[T] = Promise()
@@ -244,6 +261,8 @@ class StoreHost:
             tenant.fenced()
         if self.on_fenced is not None:
             self.on_fenced(self)
+        if self.on_change is not None:
+            self.on_change(self)
         if failed is not None:
             if full:
                 failed.refuse(QuotaExceeded("A messaging store has no space left."))
@@ -295,6 +314,8 @@ class StoreHost:
             except (StoreError, OSError) as error:
                 self.last_error = str(error)
                 self.state = StoreState.FENCED if self.store_id else StoreState.MISSING
+                if self.on_change is not None:
+                    self.on_change(self)
                 self._retry_later()
                 done.resolve(False)
                 return
@@ -325,6 +346,8 @@ class StoreHost:
         self._retry_ms = REOPEN_MS
         if self.on_opened is not None:
             self.on_opened(self)
+        if self.on_change is not None:
+            self.on_change(self)
         done.resolve(True)
 
     def close(self) -> Promise[None]:

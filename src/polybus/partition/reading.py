@@ -25,6 +25,11 @@ def has_rows(prefix: bytes) -> Steps[bool]:
     return bool((yield Scan(prefix, records.after(prefix), 1)))
 
 
+def scan_rows(prefix: bytes) -> Steps[list[Row]]:
+    """Every row whose key begins so; for few rows only."""
+    return rows_of((yield Scan(prefix, records.after(prefix), 1 << 30)))
+
+
 def scan(start: bytes, end: bytes, limit: int, max_bytes: int) -> Steps[tuple[list[Row], bool]]:
     """The first rows of a range, and whether they are all; a store may stop before the limit for its bytes."""
     found: list[Row] = []

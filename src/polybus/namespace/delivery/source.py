@@ -143,24 +143,47 @@ class MessageSource(LogListener):
         if self._pumping:
             return
         self._pumping = True
+        waiting: list[PartitionClient] | None = None
         try:
             while self._wanting and self._turns:
                 partition = self._turns.popleft()
                 del self._queued[partition.index]
-                if self._hand_over(partition):
+                credit = self._wanting[0].credit
+                if partition.elsewhere:
+                    credit = self._credit_for(partition)
+                    if credit <= 0:  # others were asked for all that is wanted: its turn comes when they lack some
+                        waiting = [*(waiting or []), partition]
+                        continue
+                if self._hand_over(partition, credit):
                     self._queue(partition)
         finally:
             self._pumping = False
+            if waiting is not None:
+                for partition in waiting:
+                    self._queue(partition)
 
-    def _hand_over(self, partition: PartitionClient) -> bool:
+    def _credit_for(self, partition: PartitionClient) -> int:
+        """How many a partition elsewhere may be asked for: all of them together no more than receivers want (C3)."""
+        at_hand = partition.at_hand(self.log_id)
+        if at_hand:
+            return at_hand
+        wanted = 0
+        for receiver in self._wanting:
+            wanted += receiver.credit
+        for other in self.partitions:
+            if other.elsewhere and other is not partition:
+                wanted -= other.asked(self.log_id)
+        return wanted
+
+    def _hand_over(self, partition: PartitionClient, credit: int) -> bool:
         """Gives one message of the partition to the next receiver; False where it has none at hand."""
         receiver = self._wanting[0]
         if receiver.deletes:
-            if not partition.take_away(self.log_id, receiver.credit, deliver_removed, receiver):
+            if not partition.take_away(self.log_id, credit, deliver_removed, receiver):
                 return False
             self._charge(receiver)
         else:
-            delivery = partition.take(self.log_id, receiver.credit)
+            delivery = partition.take(self.log_id, credit)
             if delivery is None:
                 return False
             self._charge(receiver)
@@ -184,6 +207,8 @@ class MessageSource(LogListener):
     def searched(self, partition: PartitionClient) -> None:
         del partition
         self._searching = max(self._searching - 1, 0)  # one may have begun before this source listened
+        if self._wanting and self._turns:
+            self.pump()
         self._settle_drains()
 
     def _settle_drains(self) -> None:
