@@ -31,6 +31,7 @@ FILES = (
     "namespace/entities/entity.py",
     "cluster/owner.py",
     "cluster/remote_partition.py",
+    "cluster/remote_store.py",
     "hosting/local_moving.py",
     "hosting/local_partition.py",
     "hosting/local_pipelines.py",

@@ -59,6 +59,11 @@ class MovableClock:
         base = self._frozen or self._machine.now()
         return Now(base.wall_ms + self._ahead_ms, base.mono_ms + self._ahead_ms)
 
+    @property
+    def ahead_ms(self) -> int:
+        """How far it was moved."""
+        return self._ahead_ms
+
     def advance(self, ms: int) -> None:
         if ms < 0:
             raise ValueError("the clock only goes forward")

@@ -317,6 +317,17 @@ LINK_PING_MS = 1_000
 LINK_SILENT_MS = 10_000
 """How long it may take to answer: then its link is cut, and whoever waits hears that it is gone. Far above the longest
 turn of a loop, for a busy member must not be taken for a dead one."""
+WORKERS = 256
+"""Processes of one bus on one machine: far more than machines have cores, few enough for a link between any two."""
+WORKER_TELL_SECONDS = 0.05
+"""How often a worker looks whether its number of clients has changed."""
+WORKER_RESTART_SECONDS = 0.1
+"""How soon a dead worker is started again, at first; each time twice as long."""
+WORKER_RESTART_SECONDS_MAX = 5.0
+WORKER_WELL_SECONDS = 30.0
+"""Whoever has lived so long is started again at once."""
+WORKER_STOP_SECONDS = 30.0
+"""How long a worker may take to let its clients go, and to close its stores: beyond its own patience with both."""
 CLUSTER_DELIVERY_BYTES = 1024 * 1024
 """Bytes of deliveries in one frame: more of them leave in the next."""
 

@@ -19,6 +19,7 @@ import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from polybus import limits
 from polybus.asyncio_bridge import run
@@ -27,6 +28,7 @@ from polybus.clock import Clock, MovableClock, RealClock
 from polybus.errors import ConfigError, PolybusError, StoreError
 from polybus.gateway.config.file import ConfigFile
 from polybus.gateway.gateway import Gateway
+from polybus.gateway.http.faults import StoreFaults
 from polybus.gateway.jwt_tokens import JwtSettings, JwtVerifier
 from polybus.gateway.listener import Listener, Network
 from polybus.gateway.servers import amqp_protocol, http_protocol
@@ -112,12 +114,23 @@ class NodeOptions:
     on_demand_entities: bool = False
     """Whether clients that ask for an entity, a subscription or a temporary node have it made."""
 
+    def ports(self) -> list[tuple[str, int]]:
+        """What to listen on, by what each port is called."""
+        given = (("amqp", self.amqp_port), ("http", self.http_port), ("tls", self.tls_port))
+        return [(name, port) for name, port in given if port is not None]
+
+
+def fill_addresses(addresses: dict[str, tuple[str, int]]) -> None:
+    """Every port speaks everything: what has none of its own is at the first."""
+    for name in ("http", "tls", "amqp"):
+        addresses.setdefault(name, next(iter(addresses.values())))
+
 
 class Node:
     def __init__(self, options: NodeOptions) -> None:
         self.options = options
         self.clock: Clock = MovableClock() if options.movable_clock else RealClock()
-        self.faults: list[Faults] = []
+        self.faults: list[StoreSwitches] = []
         self.addresses: dict[str, tuple[str, int]] = {}
         self.trust: str | None = None
         self._listeners: list[Listener] = []
@@ -137,12 +150,13 @@ class Node:
         self.bus = Bus(loop, self.clock, hosts, self.catalogue, self.options.tier)
         self.bus.find_store = self._find_store
         self.bus.on_error = lambda error: log.error("a store's contents cannot be used: %s", error)
+        await self._join()
         await run(self.bus.start(self._namespaces()))
         if not any(store.available for store in self.bus.stores):
             problems = "; ".join(f"{store.url}: {store.last_error}" for store in self.bus.stores)
             raise ConfigError(f"no messaging store can be opened: {problems}")
         self._tell_of_missing()
-        if self.options.config is not None:
+        if self.options.config is not None and self.bus.leads:
             await run(provision(self.bus, self.options.config))
         self.gateway = Gateway(
             self.bus, self.common_keys(), own_keys=self._own_keys(), on_demand=self.options.on_demand_entities
@@ -152,8 +166,10 @@ class Node:
             await asyncio.to_thread(self._jwt.load)
             self.gateway.jwt_verifier = self._jwt
             self._watching.append(loop.create_task(self._watch_issuer(self._jwt)))
+        await self._joined()
         self.gateway.outgoing = self.options.data / OUTGOING
-        shutil.rmtree(self.gateway.outgoing, ignore_errors=True)  # what a crash left of a copy
+        if self.bus.leads:
+            shutil.rmtree(self.gateway.outgoing, ignore_errors=True)  # what a crash left of a copy
         self._listen()
         self._watching += [
             loop.create_task(self._watch_disks()),
@@ -161,6 +177,12 @@ class Node:
             loop.create_task(self._watch_certificates()),
             loop.create_task(return_memory(lambda: self.gateway.stats.connections_closed)),
         ]
+
+    async def _join(self) -> None:
+        """For a process that is one of several: the bus is made and not started."""
+
+    async def _joined(self) -> None:
+        """The bus has started, and the gateway is there."""
 
     def check_keys(self) -> None:
         """The well-known key opens nothing to a network, and nothing in production."""
@@ -247,32 +269,30 @@ class Node:
         return Catalogue(Opener(url, loop, None, self.options.unsafe))
 
     def _listen(self) -> None:
-        tls = self._tls_context()
-        panel = None if self.options.production else self
-        amqp, http = amqp_protocol(self.gateway), http_protocol(self.gateway, panel, self._on_loopback)
-        sockets = self.gateway.sockets
-        self.gateway.own_names.add(self._own_names())
-        for name, port in (
-            ("amqp", self.options.amqp_port),
-            ("http", self.options.http_port),
-            ("tls", self.options.tls_port),
-        ):
-            if port is None:
-                continue
-            listener = Listener(
-                amqp,
-                http,
-                tls,
-                require_tls=self.options.tls is TlsUse.REQUIRED,
-                admit=sockets.admit,
-                networks=self.options.networks,
-            )
+        tls = self.tls_context()
+        for name, port in self.options.ports():
+            listener = self._listener(tls)
             self.addresses[name] = listener.bind(self.options.host, port)
-            self.gateway.hosts.append(self.addresses[name][0])
             listener.start()
-            self._listeners.append(listener)
-        for name in ("http", "tls", "amqp"):
-            self.addresses.setdefault(name, next(iter(self.addresses.values())))
+        self._know_addresses()
+
+    def _listener(self, tls: ssl.SSLContext | None) -> Listener:
+        panel = None if self.options.production else self
+        listener = Listener(
+            amqp_protocol(self.gateway),
+            http_protocol(self.gateway, panel, self._on_loopback),
+            tls,
+            require_tls=self.options.tls is TlsUse.REQUIRED,
+            admit=self.gateway.sockets.admit,
+            networks=self.options.networks,
+        )
+        self._listeners.append(listener)
+        return listener
+
+    def _know_addresses(self) -> None:
+        self.gateway.own_names.add(self._own_names())
+        self.gateway.hosts += [host for host, _ in self.addresses.values()]
+        fill_addresses(self.addresses)
 
     def _own_names(self) -> list[str]:
         """By which clients may know the bus; see `gateway.http.own_names`."""
@@ -298,7 +318,7 @@ class Node:
                 " development authority all the same, and --tls off is for a bus behind a proxy that has one"
             )
 
-    def _tls_context(self) -> ssl.SSLContext | None:
+    def tls_context(self) -> ssl.SSLContext | None:
         options = self.options
         if options.tls is TlsUse.OFF:
             return None
@@ -313,7 +333,7 @@ class Node:
         """Takes certificates as they are on disk now, for those who connect from now on. What cannot be used leaves
         everything as it is."""
         try:
-            tls = self._tls_context()
+            tls = self.tls_context()
         except PolybusError as error:
             log.error("the certificates stay as they were: %s", error)
             return
@@ -380,10 +400,25 @@ class Node:
         self.clock.advance(ms)
         self.bus.clock_moved()
 
+    # What the fault switches need beside the stores'
+
+    async def move_clock(self, ms: int) -> None:
+        self.advance_clock(ms)
+
+    async def throttle(self, namespace: str, path: str, on: bool) -> None:
+        self.bus.namespace(namespace).entity(path).throttled = on
+
+    async def refresh_faults(self) -> None:
+        """The switches of stores of other processes are as they are there."""
+
     # Stop
 
     async def stop(self) -> None:
         """No new work, what is in flight is answered, clients are told to come back, stores are closed."""
+        await self.let_clients_go()
+        await self.close()
+
+    async def let_clients_go(self) -> None:
         for task in self._watching:
             task.cancel()
         await asyncio.gather(*self._watching, return_exceptions=True)
@@ -395,6 +430,8 @@ class Node:
         await self._say_goodbye()
         for connection in list(self.gateway.connections):
             connection.hang_up()
+
+    async def close(self) -> None:
         for faults in self.faults:
             faults.release()
         await run(self.bus.stop())
@@ -413,6 +450,16 @@ class Node:
             elif now() - told_at > limits.STOP_GOODBYE_SECONDS:
                 return
             await asyncio.sleep(0.01)
+
+
+class StoreSwitches(StoreFaults, Protocol):
+    """The fault switches of a store of this process, or of another one."""
+
+    full: bool
+    low: bool
+
+    def release(self) -> None:
+        """Lets go what hangs."""
 
 
 def _prepare_folder(data: Path) -> None:

@@ -24,6 +24,7 @@ from polybus.store.permissions import keep_to_ourselves
 if TYPE_CHECKING:
     # A node loads the whole house; the other commands start without it.
     from polybus.node import Node, NodeOptions
+    from polybus.workers.supervisor import Supervisor
 
 log = logging.getLogger("polybus")
 
@@ -66,6 +67,9 @@ def serve(
         int | None,
         typer.Option(min=1, help="RocksDB stores in the data folder, without --store; 4 in a new one."),
     ] = None,
+    workers: Annotated[
+        str, typer.Option(help="Processes that share the work: a number, or auto for as many as there are cores.")
+    ] = "1",
     catalogue: Annotated[str | None, typer.Option(help="Where the catalogue is kept.")] = None,
     key: Annotated[
         list[str] | None,
@@ -139,6 +143,7 @@ def serve(
     from polybus.gateway.listener import networks_named
     from polybus.hosting.places import own_stores
     from polybus.node import NodeOptions, tls_named
+    from polybus.workers.supervisor import Supervisor, run_workers, worker_count
 
     configure_logs(log_form is LogForm.JSON, verbose)
     keep_to_ourselves()
@@ -175,7 +180,12 @@ def serve(
             options.config = load(config.read_text(encoding="utf-8-sig"), str(config), options.tier)
             for warning in options.config.warnings:
                 log.warning("%s", warning)
-        code = asyncio.run(run_node(options))
+        count = worker_count(workers)
+        if count == 1:
+            code = asyncio.run(run_node(options))
+        else:
+            supervisor = Supervisor(options, count, log_form is LogForm.JSON, verbose)
+            code = asyncio.run(run_workers(supervisor, announce_workers))
     except (PolybusError, OSError, ValueError) as error:
         cause = "" if error.__cause__ is None else f" {error.__cause__}"
         typer.echo(f"polybus: {error}{cause}", err=True)
@@ -205,14 +215,27 @@ async def run_node(options: NodeOptions) -> int:
 
 
 def announce(node: Node) -> None:
+    stores = [
+        (store.url, "unsafe: it confirms before it has synced" if store.unsafe else store.state.value)
+        for store in [*node.bus.stores, *node.bus.missing]
+    ]
+    _announce(node, node.addresses, stores)
+
+
+def announce_workers(supervisor: Supervisor) -> None:
+    """Of several processes the one that leads knows all stores."""
+    stores = [(url, state) for url, state in supervisor.workers[0].stores]
+    _announce(supervisor.node, supervisor.addresses, stores)
+
+
+def _announce(node: Node, addresses: dict[str, tuple[str, int]], stores: list[tuple[str, str]]) -> None:
     """The lines that people and scripts wait for."""
 
-    (amqp_host, amqp_port), (http_host, http_port) = node.addresses["amqp"], node.addresses["http"]
-    tls_host, tls_port = node.addresses["tls"]
+    (amqp_host, amqp_port), (http_host, http_port) = addresses["amqp"], addresses["http"]
+    tls_host, tls_port = addresses["tls"]
     print(f"polybus {polybus.__version__} ({polybus.BUILD} build)")
-    for store in [*node.bus.stores, *node.bus.missing]:
-        state = "unsafe: it confirms before it has synced" if store.unsafe else store.state.value
-        print(f"store {store.url}: {state}")
+    for url, state in stores:
+        print(f"store {url}: {state}")
     if not node.options.keys and node.common_keys():
         print(f"connection string: {emulator_string(f'{amqp_host}:{amqp_port}')}")
         print(f"celery broker: {broker_url(f'{amqp_host}:{amqp_port}')}")

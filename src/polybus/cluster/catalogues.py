@@ -53,6 +53,7 @@ class CatalogueFeed:
         self._opened: Promise[None] = Promise()
         self.on_followed: Followed | None = None
         """Applies what another member has written to this one's memory."""
+        catalogue.on_opened = self.opened
         catalogue.on_written = self._written
         peers.serve("catalogue.follow", lambda caller, _: spawn(self._copy(caller.link)))
         peers.serve("catalogue.write", self._write)

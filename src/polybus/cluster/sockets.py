@@ -49,6 +49,11 @@ async def listen(path: Path, connected: Callable[[Link], None]) -> asyncio.Serve
         os.umask(mask)
 
 
+async def connect_to(address: str) -> Link:
+    """A link to the member whose address is the path of its socket."""
+    return await connect(Path(address))
+
+
 async def connect(path: Path) -> Link:
     """A link to the process that listens there; OSError where none does."""
     links: list[Link] = []

@@ -75,51 +75,29 @@ class Listener:
 
     def bind(self, host: str, port: int) -> tuple[str, int]:
         """Takes the address, and gives it with the port that was chosen where `port` is 0."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        with contextlib.suppress(OSError):
-            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, TCP_SEGMENT_BYTES)
-        try:
-            listening.bind((host, port))
-            listening.listen(LISTEN_BACKLOG)
-        except OSError as error:
-            listening.close()
-            if error.errno == errno.EADDRINUSE:
-                raise ConfigError(
-                    f"port {port} of {host} is taken by another program, a bus perhaps; choose other ports "
-                    "(--amqp-port, --http-port, --tls-port, or --port for all), 0 for any that is free"
-                ) from None
-            raise
-        listening.setblocking(False)
-        self._socket = listening
-        return host, int(listening.getsockname()[1])
+        self._socket = listening_socket(host, port)
+        return host, int(self._socket.getsockname()[1])
 
     def start(self) -> None:
         self._accepting = asyncio.get_running_loop().create_task(self._accept())
 
     async def _accept(self) -> None:
-        loop = asyncio.get_running_loop()
         assert self._socket is not None, "bind comes before start"
         while True:
-            try:
-                client, peer = await loop.sock_accept(self._socket)
-            except OSError as error:
-                if error.errno not in _OUT_OF_FILES:
-                    raise
-                log.warning("no more connections can be taken for now: %s", error)
-                await asyncio.sleep(0.1)
-                continue
-            if self._networks and not is_within(peer[0], self._networks):
-                log.info("a connection from %s was refused: it may not connect from there", peer[0])
-                client.close()
-                continue
-            if self._admit is not None and not self._admit(client):
-                client.close()
-                continue
-            task = loop.create_task(self._receive(client))
-            self._arriving.add(task)
-            task.add_done_callback(self._arriving.discard)
+            self.take(*await accept_client(self._socket))
+
+    def take(self, client: socket.socket, host: str) -> None:
+        """A client has arrived from that address, here or where somebody else accepts for this process."""
+        if self._networks and not is_within(host, self._networks):
+            log.info("a connection from %s was refused: it may not connect from there", host)
+            client.close()
+            return
+        if self._admit is not None and not self._admit(client):
+            client.close()
+            return
+        task = asyncio.get_running_loop().create_task(self._receive(client))
+        self._arriving.add(task)
+        task.add_done_callback(self._arriving.discard)
 
     async def _receive(self, client: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -154,6 +132,43 @@ class Listener:
         await asyncio.gather(*self._arriving, return_exceptions=True)
         if self._socket is not None:
             self._socket.close()
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens; ConfigError where another program has the port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with contextlib.suppress(OSError):
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, TCP_SEGMENT_BYTES)
+    try:
+        listening.bind((host, port))
+        listening.listen(LISTEN_BACKLOG)
+    except OSError as error:
+        listening.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(
+                f"port {port} of {host} is taken by another program, a bus perhaps; choose other ports "
+                "(--amqp-port, --http-port, --tls-port, or --port for all), 0 for any that is free"
+            ) from None
+        raise
+    listening.setblocking(False)
+    return listening
+
+
+async def accept_client(listening: socket.socket) -> tuple[socket.socket, str]:
+    """The next client and its address; waits where the process has no descriptor for it."""
+    loop = asyncio.get_running_loop()
+    while True:
+        try:
+            client, peer = await loop.sock_accept(listening)
+        except OSError as error:
+            if error.errno not in _OUT_OF_FILES:
+                raise
+            log.warning("no more connections can be taken for now: %s", error)
+            await asyncio.sleep(0.1)
+        else:
+            return client, peer[0]
 
 
 async def _first_byte(client: socket.socket) -> bytes:

@@ -87,6 +87,8 @@ class Catalogue:
     def __init__(self, opener: Opener) -> None:
         self.loop: Loop | None = None
         """Whose time passes between two tries to open the catalogue again."""
+        self.on_opened: Callable[[], None] | None = None
+        """Called when it can be read."""
         self.on_written: Callable[[int, Batch], Promise[None]] | None = None
         """Called with the number and the batch of each commit, in their order; whoever has written waits for it."""
         self._opener = opener
@@ -119,6 +121,8 @@ class Catalogue:
             self.stores = meta["stores"]
             self.places = meta.get("places", {})
             self._writes = meta["writes"]
+        if self.on_opened is not None:
+            self.on_opened()
 
     async def rows(self, prefix: bytes) -> list[Row]:
         """Every row whose key begins with the prefix."""

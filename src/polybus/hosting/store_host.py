@@ -191,6 +191,10 @@ class StoreHost:
         """Whether there is any row whose key begins so."""
         return self.run(has_rows(prefix))
 
+    def recover(self) -> Promise[None]:
+        """Of a store elsewhere: asks its owner to open it now, and to bring its partitions up."""
+        raise NotImplementedError
+
     def marks_about(self, prefix: bytes) -> Promise[list[Row]]:
         """The rows whose keys begin so: marks that name what a doubtful store may hold."""
         return self.run(scan_rows(prefix))

@@ -11,27 +11,38 @@ from collections.abc import Callable
 from secrets import token_bytes
 
 from polybus.clock import Clock
-from polybus.errors import ConfigError, PolybusError, ServerBusy, StoreError
+from polybus.errors import BugError, ConfigError, PolybusError, ServerBusy, StoreError
 from polybus.hosting import catalogue as records
 from polybus.hosting.catalogue import Catalogue, Changes, decode
+from polybus.hosting.local_partition import LocalPartition
 from polybus.hosting.partition_client import PartitionClient
 from polybus.hosting.partition_host import PartitionHost
 from polybus.hosting.recovery import Recovery
 from polybus.hosting.store_host import StoreHost
+from polybus.limits import MEMBER_SERVE_MS
 from polybus.namespace.delivery.holding import HeldSends, IsMoving
 from polybus.namespace.delivery.transaction_rules import apply_intent
 from polybus.namespace.entities.entity import Entity
+from polybus.namespace.entities.names import fold
 from polybus.namespace.entities.tiers import STANDARD, Tier
 from polybus.namespace.jobs.job import Jobs
 from polybus.namespace.management.access_rules import AccessRules
 from polybus.namespace.management.auditing import Auditing
 from polybus.namespace.management.cleanup import Cleanup
+from polybus.namespace.management.following import Following
+from polybus.namespace.management.forwarding import MANAGE, manage_for_another
+from polybus.namespace.members import Members, OtherDoubts
 from polybus.namespace.namespace import Namespace
 from polybus.namespace.pipeline.cursors import Cursors
-from polybus.namespace.pipeline.publishing import Publishing
+from polybus.namespace.pipeline.publishing import CLAIM, Publishing
 from polybus.partition.records import partitions_prefix
-from polybus.partition.settings import Bounds
-from polybus.promise import Loop, Promise, resolved, spawn
+from polybus.partition.settings import Bounds, EntitySettings
+from polybus.promise import Loop, Promise, pause, resolved, spawn
+
+SERVING = "entity.serving"
+USE = "entity.use"
+SERVING_LOOK_MS = 2
+"""How often one looks whether partitions elsewhere serve: a new one does within milliseconds."""
 
 Store = StoreHost
 """A messaging store of the bus, as those who show and probe stores know it."""
@@ -80,6 +91,23 @@ class Bus:
         self._held: HeldSends | None = None
         catalogue.loop = loop
         self.stopping = False
+        self.members: Members | None = None
+        """The other processes of the bus; None where it is one process. To be set before the start."""
+        self.following = Following(self)
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes the catalogue, and does what is done once for the whole bus."""
+        return self.members is None or self.members.leads
+
+    def join(self, members: Members) -> None:
+        """The bus has other processes, too: says what they may ask of this one."""
+        self.members = members
+        self.recovery.others = OtherDoubts(members, self.recovery)
+        members.serve(MANAGE, lambda question: spawn(manage_for_another(self, question)))
+        members.serve(SERVING, lambda entity_id: spawn(self._serving(entity_id)))
+        members.serve(CLAIM, lambda names: spawn(self.publishing.claim(*names)))
+        members.serve(USE, lambda _: resolved(self._use()))
 
     # Start and stop
 
@@ -93,7 +121,8 @@ class Bus:
         for opened in [store.open() for store in self._find_stores()]:
             await opened
         await self._load(names)
-        await self._note_stores()
+        if self.leads:
+            await self._note_stores()
         await self.cursors.load()
         await self.publishing.load()
         await self.auditing.load()
@@ -102,7 +131,7 @@ class Bus:
             store.on_opened = self._store_opened
             self._move_in(store)
         for store in self.stores:
-            if store.available:
+            if store.available and not store.elsewhere:
                 await self.recovery.begin(store)
 
     def _find_stores(self) -> list[StoreHost]:
@@ -214,6 +243,10 @@ class Bus:
 
     def _store_opened(self, store: StoreHost) -> None:
         self._move_in(store)
+        if store.elsewhere:
+            if self.leads:
+                spawn(self._note_other(store)).then(self._report)
+            return
         for tenant in store.tenants.values():
             assert isinstance(tenant, PartitionHost)
             tenant.problem = None
@@ -222,14 +255,51 @@ class Bus:
     def _move_in(self, store: StoreHost) -> None:
         """A store that was missing when its partitions were loaded is here: they find it."""
         stand_in = self._absent.pop(store.store_id, None)
-        if stand_in is not None:
+        if stand_in is not None and store.elsewhere:
+            self.replace_store(stand_in, store)
+        elif stand_in is not None:
             for place, tenant in stand_in.tenants.items():
                 assert isinstance(tenant, PartitionHost)
                 tenant.store = store
                 store.tenants[place] = tenant
 
+    async def _note_other(self, store: StoreHost) -> None:
+        """A store of another member has opened: it is noted, and what was deleted meanwhile leaves it."""
+        try:
+            await self._note_stores()
+        except ConfigError as error:
+            store.last_error = str(error)
+            raise
+        await self.cleanup.resume()
+
+    def replace_store(self, old: StoreHost, new: StoreHost) -> None:
+        """Another host takes the place of one, because the store has another owner: so do its partitions' clients."""
+        if old in self.stores:
+            self.stores[self.stores.index(old)] = new
+        new.on_opened = self._store_opened
+        for (entity_id, index), tenant in list(old.tenants.items()):
+            entity = self.entities.get(entity_id)
+            if entity is None:
+                continue
+            known = entity.partitions[index]
+            tenant.fenced()
+            namespace = self.namespace_of(entity)
+            entity.replace_partition(index, self.new_partition(namespace, entity_id, index, entity.settings, new))
+            known.retire()
+        if new.available and not new.elsewhere:
+            self.recovery.begin(new)
+
+    async def bring_up(self, store: StoreHost) -> None:
+        """Opens a store now instead of later; where that works its partitions have been tried when this returns."""
+        if store.elsewhere:
+            await store.recover()
+        elif await store.open():
+            await self.recovery.begin(store)
+
     async def _come_back(self, store: StoreHost) -> None:
         self.recovery.begin(store)
+        if not self.leads:
+            return
         try:
             await self._note_stores()
         except ConfigError as error:
@@ -259,11 +329,49 @@ class Bus:
             namespace.transactions.clock_moved()
         for entity in self.entities.values():
             for partition in entity.partitions:
-                partition.clock_moved()
+                if self.looks_after(partition):
+                    partition.clock_moved()
         self.delete_idle()
 
     def delete_idle(self) -> None:
         """Removes what nobody uses any more: idle entities, what lagging cursors keep, orphaned stages."""
+        if self.members is None:
+            self._delete_idle()
+        elif self.leads:
+            spawn(self._delete_unused()).then(self._report)
+
+    async def _delete_unused(self) -> None:
+        """Entities are used wherever clients are connected."""
+        members = self.members
+        assert members is not None, "others are asked where there are others"
+        uses = [use for answer in (await members.ask_others(USE, None)).values() for use in answer]
+        for entity in self.entities.values():
+            entity.receivers_elsewhere = 0
+            for subscription in entity.subscriptions.values():
+                subscription.receivers_elsewhere = 0
+        for entity_id, number, accessed_ms, receivers in uses:
+            found = self.entities.get(entity_id)
+            if found is None:
+                continue
+            if number == 0:
+                found.accessed_ms = max(found.accessed_ms, accessed_ms)
+                found.receivers_elsewhere += receivers
+            for subscription in found.subscriptions.values():
+                if subscription.number == number:
+                    subscription.accessed_ms = max(subscription.accessed_ms, accessed_ms)
+                    subscription.receivers_elsewhere += receivers
+        self._delete_idle()
+
+    def _use(self) -> list[list[int]]:
+        """When entities and subscriptions were last used through this process, and how many receive here."""
+        found: list[list[int]] = []
+        for entity in self.entities.values():
+            found.append([entity.id, 0, entity.last_accessed_ms(), entity.receivers])
+            for each in entity.subscriptions.values():
+                found.append([entity.id, each.number, each.last_accessed_ms(), each.receivers])
+        return [use for use in found if use[2] or use[3]]
+
+    def _delete_idle(self) -> None:
         for namespace in self.namespaces.values():
             namespace.delete_idle()
         self.cursors.enforce()
@@ -277,9 +385,49 @@ class Bus:
         return resolved(None) if topic is None else spawn(apply_intent(self, topic, intent))
 
     def recovered(self) -> Promise[None]:
-        return spawn(self.cleanup.resume())
+        return spawn(self.cleanup.resume()) if self.leads else resolved(None)
 
     # Partitions
+
+    def new_partition(
+        self, namespace: Namespace, entity_id: int, index: int, settings: EntitySettings, store: StoreHost
+    ) -> PartitionClient:
+        """The client of a partition: of this process, or of the member that owns its store."""
+        if store.elsewhere:
+            assert self.members is not None, "only other members have stores elsewhere"
+            return self.members.partition(entity_id, index, settings, store, namespace.changed)
+        partition = LocalPartition(entity_id, index, settings, store, namespace, self.loop, self.clock)
+        if self.members is not None:
+            self.members.appeared(partition)
+        return partition
+
+    def looks_after(self, partition: PartitionClient) -> bool:
+        """Whether a change is to be told to the partition by this process: other members hear of it themselves."""
+        return self.members is None or not partition.elsewhere
+
+    def local_partition(self, entity_id: int, index: int) -> LocalPartition | None:
+        """A partition whose broker is in this process, for other members."""
+        entity = self.entities.get(entity_id)
+        if entity is None or index >= len(entity.partitions):
+            return None
+        found = entity.partitions[index]
+        return found if isinstance(found, LocalPartition) else None
+
+    async def serving_everywhere(self, entity: Entity) -> None:
+        """Returns when a new entity's partitions serve for every member, unless that takes long."""
+        assert self.members is not None, "others are asked where there are others"
+        others = self.members.ask_others(SERVING, entity.id)
+        await self._serving(entity.id)
+        await others
+
+    async def _serving(self, entity_id: int) -> None:
+        waited_ms = 0
+        while waited_ms < MEMBER_SERVE_MS:
+            entity = self.entities.get(entity_id)
+            if entity is None or not entity.missing_partitions():
+                return
+            await pause(self.loop, SERVING_LOOK_MS)
+            waited_ms += SERVING_LOOK_MS
 
     def partition_changed(self, partition: PartitionClient) -> None:
         """A partition serves, or no longer does."""
@@ -292,6 +440,12 @@ class Bus:
         self._held = HeldSends(self.loop, is_moving)
         for namespace in self.namespaces.values():
             namespace.sender.held = self._held
+
+    def namespace_of(self, entity: Entity) -> Namespace:
+        for namespace in self.namespaces.values():
+            if namespace.entities.get(fold(entity.name)) is entity:
+                return namespace
+        raise BugError("an entity is in a namespace")
 
     def entity_by_id(self, entity_id: int) -> Entity | None:
         return self.entities.get(entity_id)

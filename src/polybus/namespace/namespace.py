@@ -22,6 +22,7 @@ from polybus.namespace.entities.entity import Entity
 from polybus.namespace.entities.names import Address, fold
 from polybus.namespace.entities.tiers import Tier
 from polybus.namespace.management.changes import Management
+from polybus.namespace.management.forwarding import ForwardingManagement
 from polybus.partition.tokens import read_token
 from polybus.promise import C, Promise, Reply, rejected, spawn
 
@@ -37,7 +38,7 @@ class Namespace:
         self.created_ms = bus.clock.now().wall_ms
         self.sender = Sender(bus.recovery, bus.loop, bus.clock)
         self.forwarder = Forwarder(bus, bus.loop)
-        self.management = Management(self, bus.new_key)
+        self.management = (Management if bus.members is None else ForwardingManagement)(self, bus.new_key)
         self.transactions = Transactions(bus.loop, bus.clock, TransactionRules(bus, self.management))
 
     @property
@@ -117,13 +118,13 @@ class Namespace:
         now_ms = self.bus.clock.now().wall_ms
         for entity in list(self.entities.values()):
             idle_ms = entity.description.auto_delete_on_idle_ms
-            if idle_ms < INFINITE_MS and entity.idle_since_ms() + idle_ms <= now_ms and not entity.receivers:
+            if idle_ms < INFINITE_MS and entity.idle_since_ms() + idle_ms <= now_ms and not entity.in_use():
                 spawn(self.management.delete(entity.name)).then(lambda promise: _tolerate(promise.result))
                 continue
             for subscription in list(entity.subscriptions.values()):
                 described = subscription.description
                 since_ms = entity.idle_since_ms(subscription)
-                if described.auto_delete_on_idle_ms + since_ms <= now_ms and not subscription.receivers:
+                if described.auto_delete_on_idle_ms + since_ms <= now_ms and not subscription.in_use():
                     work = self.management.delete_subscription(entity.name, described.name)
                     spawn(work).then(lambda promise: _tolerate(promise.result))
 

@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 from starlette.responses import Response
 
-from polybus.asyncio_bridge import from_promise
+from polybus.asyncio_bridge import from_promise, run
 from polybus.errors import ArgumentError, ConfigError, EntityNotFound
 from polybus.gateway.bulk.call import BulkCall, answer
 from polybus.gateway.http.auth import authorize
@@ -61,7 +61,16 @@ class FaultPanel(Protocol):
         """One for each messaging store of the bus, in their order."""
 
     def advance_clock(self, ms: int) -> None:
-        """Moves the clock forward; ConfigError where it cannot be moved."""
+        """Moves this process's clock forward; ConfigError where it cannot be moved."""
+
+    async def move_clock(self, ms: int) -> None:
+        """Moves the clock of the whole bus forward; ConfigError where it cannot be moved."""
+
+    async def throttle(self, namespace: str, path: str, on: bool) -> None:
+        """Sends to an entity are refused as busy, whichever process takes them; or no longer."""
+
+    async def refresh_faults(self) -> None:
+        """What the switches of stores say is true when this returns."""
 
 
 class FaultCall:
@@ -82,6 +91,7 @@ class FaultCall:
 
 
 async def _show(fault: FaultCall) -> Response:
+    await fault.panel.refresh_faults()
     stores = zip(fault.bus.stores, fault.panel.faults, strict=True)
     throttled = [entity.name for entity in fault.call.namespace.entities.values() if entity.throttled]
     return answer(
@@ -120,8 +130,7 @@ async def _heal(fault: FaultCall, store: Store, faults: StoreFaults) -> None:
     store.full = False
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(HEALTH_PROBE_SECONDS):
-            if await from_promise(store.open()):
-                await from_promise(fault.bus.recovery.begin(store))
+            await run(fault.bus.bring_up(store))
 
 
 async def _fail(fault: FaultCall) -> Response:
@@ -180,8 +189,9 @@ async def _heal_all(fault: FaultCall) -> Response:
     """Everything works again."""
     for store, faults in zip(fault.bus.stores, fault.panel.faults, strict=True):
         await _heal(fault, store, faults)
-    for entity in fault.call.namespace.entities.values():
-        entity.throttled = False
+    for entity in list(fault.call.namespace.entities.values()):
+        if entity.throttled:
+            await fault.panel.throttle(fault.call.namespace.name, entity.name, False)
     return await _show(fault)
 
 
@@ -194,7 +204,7 @@ async def _clock(fault: FaultCall) -> Response:
     if isinstance(ms, bool) or not isinstance(ms, int) or not 0 <= ms <= FURTHEST_MS:
         raise ArgumentError(f"'advance_ms' must be a whole number from 0 to {FURTHEST_MS}.")
     try:
-        fault.panel.advance_clock(ms)
+        await fault.panel.move_clock(ms)
     except ConfigError as error:
         raise ArgumentError(str(error)) from None
     for store in fault.bus.stores:
@@ -207,7 +217,8 @@ async def _throttle(fault: FaultCall) -> Response:
     on = (await fault.request.json()).get("on", True)
     if not isinstance(on, bool):
         raise ArgumentError("'on' must be true or false.")
-    fault.call.namespace.addressed(_address(fault)).throttled = on
+    entity = fault.call.namespace.addressed(_address(fault))
+    await fault.panel.throttle(fault.call.namespace.name, entity.name, on)
     return await _show(fault)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from polybus.clock import Clock
 from polybus.errors import ArgumentError, EntityDisabled, EntityNotFound, InvalidOperation, PartitionUnavailable
-from polybus.hosting.partition_client import PartitionClient
+from polybus.hosting.partition_client import LogListener, PartitionClient
 from polybus.namespace.delivery.session_source import SessionSource
 from polybus.namespace.delivery.source import MessageSource
 from polybus.namespace.entities.description import (
@@ -99,7 +99,11 @@ class Subscription:
         self.next_rule = 1
         self.accessed_ms = 0
         self.receivers = 0
+        self.receivers_elsewhere = 0
         self.deleted = False
+
+    def in_use(self) -> bool:
+        return self.receivers + self.receivers_elsewhere > 0
 
     def last_accessed_ms(self) -> int:
         return max(self.accessed_ms, self.settings.accessed_ms)
@@ -130,6 +134,8 @@ class Entity:
         self.deleted = False
         self.receivers = 0
         """Receiving links that are open: an entity with one is not idle."""
+        self.receivers_elsewhere = 0
+        """Those of other processes, as they last told."""
         self.accessed_ms = 0
         self._opened_ms = clock.now().wall_ms
         """When this process came to know the entity: when it was last used before is not written down."""
@@ -169,6 +175,9 @@ class Entity:
             return EntityAvailability.AVAILABLE
         return EntityAvailability.LIMITED
 
+    def in_use(self) -> bool:
+        return self.receivers + self.receivers_elsewhere > 0
+
     def changed(self) -> None:
         for watcher in list(self.watchers.values()):
             watcher()
@@ -181,6 +190,16 @@ class Entity:
                 for listener in listeners:
                     if listener is not None:
                         partition.unwatch(log_id, listener)
+
+    def replace_partition(self, index: int, partition: PartitionClient) -> None:
+        """Another client takes the place of a partition's: its broker is in another process now, or in this one."""
+        old = self.partitions[index]
+        self.partitions[index] = partition
+        listeners: list[tuple[int, LogListener]] = [*self._sources.items(), *self._session_sources.items()]
+        for log_id, listener in listeners:
+            old.unwatch(log_id, listener)
+            listener.unavailable(old)
+            partition.watch(log_id, listener)
 
     def missing_partitions(self) -> list[int]:
         return [partition.index for partition in self.partitions if not partition.available]

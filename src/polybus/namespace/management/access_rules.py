@@ -27,10 +27,19 @@ class AccessRules:
         self._rules: dict[str, tuple[AuthorizationRule, ...]] = {}
 
     async def load(self) -> None:
+        self._rules = {}
         for row in await self._bus.catalogue.rows(records.ACCESS):
             record = decode(row)
             name = record["namespace"].lower()
             self._rules[name] = tuple(authorization_rule_from_dict(rule) for rule in record["rules"])
+
+    async def reload(self) -> None:
+        """Another process has written them: what was allowed by a key that is gone ends."""
+        known = self._rules
+        await self.load()
+        for namespace in list(self._bus.namespaces.values()):
+            if known.get(namespace.name.lower()) != self._rules.get(namespace.name.lower()):
+                self._bus.access_changed(namespace)
 
     def of(self, namespace: Namespace) -> tuple[AuthorizationRule, ...]:
         return self._rules.get(namespace.name.lower(), ())

@@ -28,6 +28,12 @@ class Auditing:
             if entity is not None:
                 entity.settings.events = True
 
+    async def reload(self) -> None:
+        """Another process has written which entities keep events."""
+        kept = {decode(row)["entity"] for row in await self._bus.catalogue.rows(AUDITED)}
+        for entity in self._bus.entities.values():
+            entity.settings.events = entity.id in kept
+
     async def switch(self, entity: Entity, on: bool) -> None:
         """Starts or stops keeping events; those that were kept stay readable."""
         key = AUDITED + entity.id.to_bytes(4, "big")

@@ -20,8 +20,6 @@ from polybus.errors import (
 )
 from polybus.hosting import catalogue as records
 from polybus.hosting.catalogue import Changes, Record, decode
-from polybus.hosting.local_partition import LocalPartition
-from polybus.hosting.partition_client import PartitionClient
 from polybus.hosting.store_host import StoreHost
 from polybus.limits import SUBSCRIPTIONS_PER_TOPIC
 from polybus.namespace.entities.admission import admit_create, admit_update
@@ -92,10 +90,12 @@ class Management:
                 "next_subscription": 1,
             }
             await self._bus.catalogue.write(Changes().put(records.entity_key(entity_id), record))
-            entity = self._make(entity_id, described, stores)
+            entity = self.make(entity_id, described, stores)
         finally:
             del self._creating[fold(described.path)]
-        await self._open(entity)
+        await self.open(entity)
+        if self._bus.members is not None:
+            await self._bus.serving_everywhere(entity)
         return entity
 
     async def _placed(self, partitions: int) -> tuple[int, list[StoreHost]]:
@@ -148,13 +148,13 @@ class Management:
                 error.sub_code = 40400
                 raise error
 
-    def _make(self, entity_id: int, described: EntityDescription, stores: list[StoreHost]) -> Entity:
+    def make(self, entity_id: int, described: EntityDescription, stores: list[StoreHost]) -> Entity:
         bus = self._bus
         settings = EntitySettings(described.path, described.partition_count, isinstance(described, TopicDescription))
         settings.bounds = bus.bounds
         apply_entity(settings, described)
-        partitions: list[PartitionClient] = [
-            LocalPartition(entity_id, index, settings, store, self._namespace, bus.loop, bus.clock)
+        partitions = [
+            bus.new_partition(self._namespace, entity_id, index, settings, store)
             for index, store in enumerate(stores)
         ]
         entity = Entity(entity_id, described, settings, partitions, bus.clock, bus.loop)
@@ -163,7 +163,7 @@ class Management:
         bus.entities[entity_id] = entity
         return entity
 
-    async def _open(self, entity: Entity) -> None:
+    async def open(self, entity: Entity) -> None:
         """Brings a new entity's partitions up; one that cannot be read now comes up with its store."""
         for partition in entity.partitions:
             await self._bus.recovery.open_new(partition)
@@ -173,7 +173,7 @@ class Management:
         described = from_dict(record["description"])
         assert isinstance(described, QueueDescription | TopicDescription)
         stores = [self._bus.store_for(bytes.fromhex(store_id)) for store_id in record["placement"]]
-        entity = self._make(record["id"], described, stores)
+        entity = self.make(record["id"], described, stores)
         entity.next_subscription = record["next_subscription"]
         await self._restore_subscriptions(entity)
         return entity
@@ -184,7 +184,7 @@ class Management:
             record = decode(row)
             described = from_dict(record["description"])
             assert isinstance(described, SubscriptionDescription)
-            subscription = self._add_subscription(entity, record["number"], described)
+            subscription = self.add_subscription(entity, record["number"], described)
             for rule_row in await self._bus.catalogue.rows(records.rules_prefix(entity.id, subscription.number)):
                 order = int.from_bytes(rule_row[0][-8:], "big")
                 rule = from_dict(decode(rule_row))
@@ -211,19 +211,25 @@ class Management:
             self._check_forward(described)
         self._check_healthy(entity)
         await self._write_entity(entity, described)
+        self.described(entity, described)
+        return entity
+
+    def described(self, entity: Entity, described: EntityDescription) -> None:
+        """The entity is as described from now on: it is written down."""
+        old = entity.description
         entity.describe(described)
         entity.max_message_bytes = self._namespace.tier.message_bytes(described)
         apply_entity(entity.settings, described)
         self._changed(entity)
         if described.authorization_rules != old.authorization_rules:
             self._bus.access_changed(self._namespace)
-        return entity
 
     def _changed(self, entity: Entity) -> None:
         """Receivers that may not go on leave; what they leave behind is sent on where the entity forwards now."""
         entity.changed()
         for partition in entity.partitions:
-            partition.forward_backlog()
+            if self._bus.looks_after(partition):
+                partition.forward_backlog()
 
     def _check_healthy(self, entity: Entity) -> None:
         missing = entity.missing_partitions()
@@ -259,13 +265,17 @@ class Management:
         record: Record = {"entity": entity.id, "subscription": 0, "placement": placement}
         key = tombstone_key(entity.id, 0)
         await self._bus.catalogue.write(changes.put(key, record))
+        self.removed(entity)
+        self._bus.cleanup.remove(key, record)
+
+    def removed(self, entity: Entity) -> None:
+        """The entity is gone from the catalogue: it goes from memory."""
         entity.deleted = True
-        del self._namespace.entities[fold(path)]
+        del self._namespace.entities[fold(entity.name)]
         del self._bus.entities[entity.id]
         for partition in entity.partitions:
             partition.retire()
         entity.changed()
-        self._bus.cleanup.remove(key, record)
 
     # Subscriptions
 
@@ -306,12 +316,12 @@ class Management:
         for order, rule in enumerate(chosen, 1):
             changes.put(records.rule_key(entity.id, number, order), to_dict(rule))
         await self._bus.catalogue.write(changes)
-        subscription = self._add_subscription(entity, number, described)
+        subscription = self.add_subscription(entity, number, described)
         for order, rule in enumerate(chosen, 1):
             entity.add_rule(subscription, order, rule)
         return subscription
 
-    def _add_subscription(self, entity: Entity, number: int, described: SubscriptionDescription) -> Subscription:
+    def add_subscription(self, entity: Entity, number: int, described: SubscriptionDescription) -> Subscription:
         settings = LogSettings(number, f"{entity.name}/Subscriptions/{described.name}")
         apply_subscription(settings, described)
         entity.settings.subscriptions[number] = settings
@@ -343,10 +353,16 @@ class Management:
         await self._bus.catalogue.write(
             Changes().put(records.subscription_key(entity.id, subscription.number), record)
         )
+        self.subscription_described(entity, subscription, described)
+        return subscription
+
+    def subscription_described(
+        self, entity: Entity, subscription: Subscription, described: SubscriptionDescription
+    ) -> None:
+        """The subscription is as described from now on: it is written down."""
         subscription.description = described
         apply_subscription(subscription.settings, described)
         self._changed(entity)
-        return subscription
 
     async def delete_subscription(self, topic: str, name: str) -> None:
         await self.alone(topic, self._delete_subscription(topic, name))
@@ -361,15 +377,21 @@ class Management:
         changes = Changes().delete(records.subscription_key(entity.id, number))
         changes.delete_prefix(records.rules_prefix(entity.id, number)).put(key, record)
         await self._bus.catalogue.write(changes)
-        del entity.subscriptions[fold(name)]
+        self.subscription_removed(entity, subscription)
+        self._bus.cleanup.remove(key, record)
+
+    def subscription_removed(self, entity: Entity, subscription: Subscription) -> None:
+        """The subscription is gone from the catalogue: it goes from memory."""
+        number = subscription.number
+        del entity.subscriptions[fold(subscription.description.name)]
         entity.settings.subscriptions.pop(number)
         entity.settings.rules.remove_subscription(number)
         entity.forget_sources(number)
         for partition in entity.partitions:
-            partition.forget_subscription(number)
+            if self._bus.looks_after(partition):
+                partition.forget_subscription(number)
         subscription.deleted = True
         entity.changed()
-        self._bus.cleanup.remove(key, record)
 
     # Rules
 

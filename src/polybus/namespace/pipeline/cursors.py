@@ -63,6 +63,14 @@ class Cursors:
             if entity is not None:
                 self._apply(entity, log_id)
 
+    async def reload(self) -> None:
+        """Another process has written cursors. Floors of running partitions are told by whoever changes cursors."""
+        self._cursors = {}
+        for row in await self._bus.catalogue.rows(records.CURSOR):
+            self._remember(cursor_from(decode(row)))
+        for entity in self._bus.entities.values():
+            self._note_topic(entity)
+
     def _remember(self, cursor: Cursor) -> None:
         self._cursors.setdefault((cursor.entity_id, cursor.log_id), {})[cursor.name] = cursor
 
@@ -208,7 +216,8 @@ class Cursors:
     def _apply(self, entity: Entity, log_id: int) -> None:
         self._note_topic(entity)
         for partition in entity.partitions:
-            partition.set_floor(log_id, self._floor((entity.id, log_id), partition.index))
+            if self._bus.leads or not partition.elsewhere:
+                partition.set_floor(log_id, self._floor((entity.id, log_id), partition.index))
 
     def _note_topic(self, entity: Entity) -> None:
         """A topic keeps a log of its own only while somebody reads it."""

@@ -24,6 +24,7 @@ from polybus.turns import Turns
 if TYPE_CHECKING:
     from polybus.namespace.bus import Bus
 
+CLAIM = "publishing.claim"
 NOTHING = -1
 """The last epoch of a query that has published none."""
 
@@ -98,13 +99,17 @@ class Publishing:
 
     async def load(self) -> None:
         """Reads what is known of producers, and what was published and may not be moved yet."""
-        for row in await self._bus.catalogue.rows(records.PRODUCER):
-            record = decode(row)
-            producer = Producer(**record)
-            self._producers[producer.namespace, producer.name] = producer
+        await self.reload_producers()
+        if not self._bus.leads:
+            return  # the one that leads moves them
         for row in await self._bus.catalogue.rows(records.PUBLISHED):
             self._number = int.from_bytes(row[0][-8:], "big")
             self._follow(Publication(row[0], decode(row)))
+
+    async def reload_producers(self) -> None:
+        for row in await self._bus.catalogue.rows(records.PRODUCER):
+            producer = Producer(**decode(row))
+            self._producers[producer.namespace, producer.name] = producer
 
     # Producers
 
@@ -113,6 +118,9 @@ class Publishing:
 
     async def claim(self, namespace: str, name: str, query: str) -> None:
         """Makes a query the producer's own, if it is not yet; ProducerFenced where a newer one has taken over."""
+        if self._bus.members is not None and not self._bus.leads:
+            await self._bus.members.ask_leader(CLAIM, [namespace, name, query])
+            return
         await self._turns.take((namespace.lower(), name), self._claim(namespace.lower(), name, query))
 
     async def _claim(self, namespace: str, name: str, query: str) -> Producer:
