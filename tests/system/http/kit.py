@@ -111,6 +111,15 @@ class Panel:
         self._server.clock.advance(ms)
         self._server.bus.clock_moved()
 
+    async def move_clock(self, ms: int) -> None:
+        self.advance_clock(ms)
+
+    async def throttle(self, namespace: str, path: str, on: bool) -> None:
+        self._server.bus.namespace(namespace).entity(path).throttled = on
+
+    async def refresh_faults(self) -> None:
+        """All stores are of this process."""
+
 
 class Server:
     """The bus and its listeners. Everything on the bus happens in the server's thread: use `do`."""
