@@ -25,6 +25,7 @@ from polybus import limits
 from polybus.asyncio_bridge import run
 from polybus.client import connection_string
 from polybus.clock import Clock, MovableClock, RealClock
+from polybus.cluster.options import ClusterOptions
 from polybus.errors import ConfigError, PolybusError, StoreError
 from polybus.gateway.config.file import ConfigFile
 from polybus.gateway.gateway import Gateway
@@ -84,6 +85,8 @@ class NodeOptions:
     data: Path
     stores: list[str] = field(default_factory=list)
     catalogue: str | None = None
+    cluster: ClusterOptions | None = None
+    """The cluster of which this is a node; None where it is a bus of its own."""
     host: str = "127.0.0.1"
     amqp_port: int | None = 5672
     http_port: int | None = 5300
@@ -230,17 +233,15 @@ class Node:
         faults = Faults()
         self.faults.append(faults)
         place = place_of(shown_url(url), self.options.data)
-        opener = Opener(
-            url,
-            loop,
-            None if self.options.production else faults,
-            self.options.unsafe,
-            lambda: place in self.catalogue.places.values(),
-        )
+        opener = self._opener(url, None if self.options.production else faults, place)
         host = StoreHost(opener.shown, loop, opener)
         host.place = place
         host.on_fenced = _report_fence
         return host
+
+    def _opener(self, url: str, faults: Faults | None, place: str | None) -> Opener:
+        loop = asyncio.get_running_loop()
+        return Opener(url, loop, faults, self.options.unsafe, lambda: place in self.catalogue.places.values())
 
     def _find_store(self, place: str, store_id: bytes) -> StoreHost:
         """A store that the catalogue knows and that was not named."""

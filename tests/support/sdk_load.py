@@ -127,7 +127,9 @@ class Sending(Client):
         if name == "later":
             return self._later(sender, message_id)
         if name == "steps":
-            return self.recorder.send(sender, name, message(message_id, session_id=f"session {self.rng.randrange(6)}"))
+            return self.recorder.send(
+                sender, name, message(message_id, session_id=f"session {self.rng.randrange(6)}")
+            )
         if name == "news":
             colour = self.rng.choice(COLOURS)
             sent = message(message_id, partition_key=self._key(), application_properties={"colour": colour})

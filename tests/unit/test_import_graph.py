@@ -39,7 +39,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "operations": {*COMMON, "amqp", "message", "rules", "partition", "store", "namespace", "hosting"},
     "provisioning": {*COMMON, "gateway", "namespace"},
 }
-ANYTHING_BUT_CLIENTS = {"__main__", "node", "workers", "server", "testing", "cli"}
+ANYTHING_BUT_CLIENTS = {"__main__", "node", "nodes", "workers", "server", "testing", "cli"}
 CLIENTS = {"spark", "console", "pipelines", "kombu"}
 COMMANDED = {("cli", "pipelines")}
 """A command that runs a client; it loads the client only when it is called."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from polybus.cli import contexts, pipelines, rules
+from polybus.cli import contexts, nodes, pipelines, rules
 from polybus.cli.backup import backup, restore
 from polybus.cli.bench import bench
 from polybus.cli.check import check
@@ -52,6 +52,7 @@ app.add_typer(scheduled, name="scheduled")
 app.add_typer(deferred, name="deferred")
 app.add_typer(pipelines.app, name="pipelines")
 app.add_typer(contexts.app, name="contexts")
+app.add_typer(nodes.app, name="nodes")
 app.command()(doctor)
 app.command()(check)
 app.command()(backup)

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,6 +23,7 @@ from polybus.store.permissions import keep_to_ourselves
 
 if TYPE_CHECKING:
     # A node loads the whole house; the other commands start without it.
+    from polybus.cluster.options import ClusterOptions
     from polybus.node import Node, NodeOptions
     from polybus.workers.supervisor import Supervisor
 
@@ -71,6 +72,15 @@ def serve(
         str, typer.Option(help="Processes that share the work: a number, or auto for as many as there are cores.")
     ] = "1",
     catalogue: Annotated[str | None, typer.Option(help="Where the catalogue is kept.")] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="Runs as a node of a cluster: its database, postgresql://…?schema=NAME."),
+    ] = None,
+    node: Annotated[str | None, typer.Option(help="The node's name in its cluster.")] = None,
+    advertise: Annotated[
+        str | None,
+        typer.Option(help="HOST:PORT at which other nodes reach this one; by default where it listens for them."),
+    ] = None,
     key: Annotated[
         list[str] | None,
         typer.Option(help="A key: NAME=KEY[:Send,Listen,Manage] (repeatable). Other users of the machine see it."),
@@ -148,8 +158,11 @@ def serve(
     configure_logs(log_form is LogForm.JSON, verbose)
     keep_to_ourselves()
     try:
+        given = {"stores": store or [], "catalogue": catalogue, "host": host, "workers": worker_count(workers) > 1}
+        joined = _cluster(cluster, node, advertise, **given)
         options = NodeOptions(
             data=data,
+            cluster=joined,
             stores=store or own_stores(data, stores) or own_stores(data, STORES),
             catalogue=catalogue,
             host=host,
@@ -193,16 +206,24 @@ def serve(
     raise typer.Exit(code)
 
 
+def _cluster(cluster: str | None, node: str | None, advertise: str | None, **given: Any) -> ClusterOptions | None:
+    """The options of a node of a cluster; its rooms are loaded only where there is one."""
+    if cluster is None and node is None and advertise is None:
+        return None
+    from polybus.cluster.options import cluster_options
+
+    return cluster_options(cluster, node, advertise, **given)
+
+
 async def run_node(options: NodeOptions) -> int:
     """Serves until a signal comes; 0 when it stopped cleanly."""
     from polybus.memory import settle_memory
-    from polybus.node import Node
 
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, stopped.set)
-    node = Node(options)
+    node = _node(options)
     await node.start()
     loop.add_signal_handler(signal.SIGHUP, node.reload)
     settle_memory()
@@ -212,6 +233,16 @@ async def run_node(options: NodeOptions) -> int:
     await node.stop()
     log.info("stopped")
     return 0
+
+
+def _node(options: NodeOptions) -> Node:
+    from polybus.node import Node
+
+    if options.cluster is None:
+        return Node(options)
+    from polybus.nodes.cluster_node import ClusterNode
+
+    return ClusterNode(options)
 
 
 def announce(node: Node) -> None:

@@ -96,13 +96,13 @@ class Heartbeat:
     def _run(self) -> None:
         while not self._ended.is_set() and not self.lost:
             try:
-                self._do_wishes()
                 if time.monotonic() >= self._due_s:
                     early = self._due_s == 0.0
                     self._due_s = time.monotonic() + POSTGRES_RENEW_SECONDS
                     self._beat()
                     if early:
                         self._database.tell()
+                self._do_wishes()  # after the others can know what this node has: some rely on it
                 self._look()
                 self._database.wait(NODE_LOOK_SECONDS, self._woken)
             except StoreError as error:

@@ -233,16 +233,22 @@ class Catalogue:
         try:
             while not self._closed:
                 await pause(self.loop, REOPEN_MS)
-                try:
-                    await self._reopen()
-                    rows = await self.rows(META)
-                except ServerBusy:
-                    await self._drop()
-                else:
-                    return bool(rows) and bool(decode(rows[0])["writes"] == self._writes)
+                there = await self._look()
+                if there is not None:
+                    return there
             return None
         finally:
             self._asking = False
+
+    async def _look(self) -> bool | None:
+        """Whether it holds the last commit; None where it cannot be asked now."""
+        try:
+            await self._reopen()
+            rows = await self.rows(META)
+        except ServerBusy:
+            await self._drop()
+            return None
+        return bool(rows) and bool(decode(rows[0])["writes"] == self._writes)
 
     def _add_meta(self, changes: Changes) -> None:
         meta: Record = {

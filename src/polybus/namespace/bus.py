@@ -134,6 +134,14 @@ class Bus:
             if store.available and not store.elsewhere:
                 await self.recovery.begin(store)
 
+    async def take_lead(self) -> None:
+        """This process writes the catalogue from now on: does what only one does, where the last one left off."""
+        await self.following.apply(None)
+        await self.cursors.load()
+        await self.publishing.load()
+        await self._note_stores()
+        await self.cleanup.resume()
+
     def _find_stores(self) -> list[StoreHost]:
         """Stores of the catalogue that nobody named: without them a part of the messages would be out of reach."""
         if self.find_store is None:

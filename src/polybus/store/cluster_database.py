@@ -51,7 +51,7 @@ class ClusterDatabase:
             try:
                 shared, holder = self._try_to_join(joining)
             except psycopg.Error as error:
-                raise self._failed(error) from error
+                raise self._failed(error) from None  # it is all in the one line
             if shared is not None:
                 self.tell()
                 return shared
@@ -190,7 +190,7 @@ class ClusterDatabase:
 
     def _failed(self, error: psycopg.Error) -> StoreError:
         self._drop()
-        return StoreError(f"{self.shown}: {str(error).strip() or type(error).__name__}")
+        return StoreError(f"{self.shown}: {' '.join(str(error).split()) or type(error).__name__}")
 
     def _safely(self, query: str, /, **parameters: object) -> list[tuple[Any, ...]]:
         try:

@@ -30,7 +30,7 @@ from polybus.hosting.places import place_of
 from polybus.hosting.store_host import StoreHost
 from polybus.limits import WORKER_TELL_SECONDS
 from polybus.memory import settle_memory
-from polybus.node import Node, StoreSwitches
+from polybus.node import Node, NodeOptions, StoreSwitches
 from polybus.promise import Promise, resolved, spawn
 from polybus.rows import Batch
 from polybus.workers.spec import CLIENT, DRAIN, LEADER, RELOAD, WorkerSpec, read_spec, worker_name
@@ -78,42 +78,31 @@ class RemoteSwitches:
 _SWITCHES = ("fail_from_now", "fail_nth", "hang", "slow", "disk_full", "disk_low", "heal")
 
 
-class WorkerNode(Node):
-    def __init__(self, spec: WorkerSpec) -> None:
-        super().__init__(spec.options)
-        self.spec = spec
-        self.addresses = dict(spec.addresses)
+class MemberNode(Node):
+    """A process of a bus that has others: some of its stores are theirs."""
+
+    peers: Peers
+
+    def __init__(self, options: NodeOptions) -> None:
+        super().__init__(options)
+        self.joined = False
         self._server: asyncio.Server | None = None
-        self._started = False
         self._switches: dict[str, StoreSwitches] = {}
-        self._feed: CatalogueFeed | None = None
-
-    # Start
-
-    def _catalogue(self, loop: asyncio.AbstractEventLoop) -> Catalogue:
-        spec = self.spec
-        members = [Member(name, str(spec.links / name)) for name in map(worker_name, range(spec.workers))]
-        owners = {shown_url(url): owner for url, owner in spec.owners().items()}
-        membership = FixedMembership(spec.name, members, owners, LEADER, _dial)
-        self.peers = Peers(
-            loop, membership, self.clock, lambda entity, index: self.bus.local_partition(entity, index)
-        )
-        if not self.peers.leads:
-            followed = FollowedCatalogue(self.peers, loop)
-            followed.on_followed = self._followed
-            return followed
-        catalogue = super()._catalogue(loop)
-        self._feed = CatalogueFeed(catalogue, self.peers, loop)
-        self._feed.on_followed = self._followed
-        return catalogue
 
     def _store_host(self, url: str) -> StoreHost:
+        mine = self.peers.membership.owner_of(shown_url(url)).owner == self.peers.membership.me
+        return self._local_host(url) if mine else self._remote_host(url)
+
+    def _local_host(self, url: str) -> StoreHost:
+        """A store of this member."""
+        host = super()._store_host(url)
+        self._switches[host.url] = self.faults[-1]
+        self.peers.own(host)
+        return host
+
+    def _remote_host(self, url: str) -> StoreHost:
+        """A store of another one."""
         shown = shown_url(url)
-        if self.peers.membership.owner_of(shown).owner == self.spec.name:
-            host = super()._store_host(url)
-            self._switches[host.url] = self.faults[-1]
-            self.peers.own(host)
-            return host
         store = self.peers.remote_store(shown)
         store.place = place_of(shown, self.options.data)
         self.faults.append(RemoteSwitches(store))
@@ -131,29 +120,14 @@ class WorkerNode(Node):
         members.serve("clock.ahead", lambda _: resolved(self._ahead_ms()))
         members.serve("clock.move", self._clock_moved)
         members.serve("throttle", self._throttled)
-        self._server = await sockets.listen(self.spec.links / self.spec.name, self.peers.accepted)
         self.peers.start()
 
     async def _joined(self) -> None:
-        self._started = True
+        self.joined = True
         await from_promise(self.bus.following.apply(None))
 
     def _followed(self, batch: Batch | None) -> Promise[None]:
-        return self.bus.following.apply(batch) if self._started else resolved(None)
-
-    def _listen(self) -> None:
-        self._listener(self.tls_context())
-        self._know_addresses()
-
-    def take(self, client: socket.socket) -> None:
-        """A client that the supervisor has accepted."""
-        try:
-            host = client.getpeername()[0]
-        except OSError:
-            client.close()  # it has gone again
-            return
-        client.setblocking(False)
-        self._listeners[0].take(client, host)
+        return self.bus.following.apply(batch) if self.joined else resolved(None)
 
     # Faults and the clock, of all workers
 
@@ -212,6 +186,53 @@ class WorkerNode(Node):
         await self.peers.stop()
         if self._server is not None:
             self._server.close()
+
+
+class WorkerNode(MemberNode):
+    """One worker: its clients are handed to it."""
+
+    def __init__(self, spec: WorkerSpec) -> None:
+        super().__init__(spec.options)
+        self.spec = spec
+        self.addresses = dict(spec.addresses)
+        self._feed: CatalogueFeed | None = None
+
+    # Start
+
+    def _catalogue(self, loop: asyncio.AbstractEventLoop) -> Catalogue:
+        spec = self.spec
+        members = [Member(name, str(spec.links / name)) for name in map(worker_name, range(spec.workers))]
+        owners = {shown_url(url): owner for url, owner in spec.owners().items()}
+        membership = FixedMembership(spec.name, members, owners, LEADER, _dial)
+        self.peers = Peers(
+            loop, membership, self.clock, lambda entity, index: self.bus.local_partition(entity, index)
+        )
+        if not self.peers.leads:
+            followed = FollowedCatalogue(self.peers, loop)
+            followed.on_followed = self._followed
+            return followed
+        catalogue = super()._catalogue(loop)
+        self._feed = CatalogueFeed(catalogue, self.peers, loop)
+        self._feed.on_followed = self._followed
+        return catalogue
+
+    async def _join(self) -> None:
+        self._server = await sockets.listen(self.spec.links / self.spec.name, self.peers.accepted)
+        await super()._join()
+
+    def _listen(self) -> None:
+        self._listener(self.tls_context())
+        self._know_addresses()
+
+    def take(self, client: socket.socket) -> None:
+        """A client that the supervisor has accepted."""
+        try:
+            host = client.getpeername()[0]
+        except OSError:
+            client.close()  # it has gone again
+            return
+        client.setblocking(False)
+        self._listeners[0].take(client, host)
 
 
 async def _dial(member: Member) -> Link:
