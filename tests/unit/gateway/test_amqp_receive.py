@@ -7,6 +7,7 @@ import pytest
 from polybus import limits
 from polybus.amqp.frames import frame
 from polybus.amqp.outcomes import ACCEPTED, RELEASED, Modified, Rejected
+from polybus.amqp.traffic import Disposition
 from polybus.amqp.types import AmqpArray
 from polybus.errors import StoreError
 from polybus.namespace.entities.description import SubscriptionDescription
@@ -431,3 +432,21 @@ def test_an_entity_is_idle_from_when_its_last_receiver_has_gone(sim: SimBus) -> 
     sim.bus.delete_idle()
     sim.loop.run_for(0)
     assert not sim.namespace.entity("t").subscriptions
+
+
+@pytest.mark.parametrize("settled", [True, False])
+@pytest.mark.parametrize("name", ["q", "p"])
+def test_a_release_before_the_credit_is_taken_back_in_one_write(sim: SimBus, name: str, settled: bool) -> None:
+    """As the Python SDK closes a receiver: what it gives back must not come to the link that wants nothing any more."""
+    fill(sim, name, 1)
+    client = sim.client()
+    receiver = client.receiver(name, 5)
+    (held,) = client.deliveries()
+    release = Disposition(True, held.id, None, settled, RELEASED)
+    client.feed(frame(0, release) + frame(0, client.flow_frame(receiver, 0, delivery_count=1)))
+    assert client.deliveries() == []
+    assert all(answer.fields[4].descriptor == 0x26 for answer in client.frames("disposition"))
+    assert counts(sim, name) == (1, 0)
+    client.flow(receiver, 1, delivery_count=1)
+    (again,) = client.deliveries()
+    assert again.delivery_count == 0

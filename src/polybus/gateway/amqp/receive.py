@@ -169,6 +169,11 @@ class ReceivingLink(SettlingLink):
         if self.deletes:
             self._deliver_removed(delivery)
             return
+        if self.outgoing.credit <= 0:
+            # The client has taken its credit back, in a frame behind the one that is dealt with now.
+            self.pause()
+            give_back(delivery)
+            return
         token = delivery.lock_token = delivery.token
         tag = token[3::-1] + token[5:3:-1] + token[7:5:-1] + token[8:]
         sent = self.outgoing.send(tag, render(delivery.message, delivery), False, delivery)
