@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from polybus.errors import ArgumentOutOfRange
+from polybus.errors import InvalidOperation
 from polybus.limits import RETRY_SECONDS
 from polybus.message.outcome import RETRY_PROPERTY
 from polybus.partition import events
@@ -41,16 +41,19 @@ def _milliseconds(value: object) -> int:
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         seconds = float(value)
     if not 0 <= seconds <= RETRY_SECONDS:
-        raise ArgumentOutOfRange(f"'{RETRY_PROPERTY}' must be a number of seconds from 0 to {RETRY_SECONDS}.")
+        raise InvalidOperation(f"'{RETRY_PROPERTY}' must be a number of seconds from 0 to {RETRY_SECONDS}.")
     return round(seconds * 1000)
 
 
 def check_wish(entry: Entry, wall_ms: int, properties: Properties | None) -> None:
-    """Refuses a wish that cannot be granted: one that is no time, or one that the message does not live to see."""
+    """Refuses a wish that cannot be granted: one that is no time, or one that the message does not live to see.
+
+    As what is not allowed: the Go SDK tries again after a refusal that it does not know, and then calls it done.
+    """
     _, wish_ms = take_wish(properties)
     if wish_ms > 0 and entry.expires_ms and wall_ms + wish_ms >= entry.expires_ms:
         left_s = max(entry.expires_ms - wall_ms, 0) / 1000
-        raise ArgumentOutOfRange(
+        raise InvalidOperation(
             f"The message expires in {left_s:g} seconds, before '{RETRY_PROPERTY}' would bring it back."
         )
 

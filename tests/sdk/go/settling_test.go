@@ -1,6 +1,7 @@
 package sdk
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -55,6 +56,46 @@ func TestAbandonCountsAndChangesProperties(t *testing.T) {
 		again := b.takeOne(receiver)
 		equal(b, again.DeliveryCount, 2)
 		equal(b, again.ApplicationProperties["added"], any("yes"))
+	})
+}
+
+func TestAbandonWithADelay(t *testing.T) {
+	onBothKinds(t, func(b *bench) {
+		queue := filled(b, 1)
+		receiver := b.receiver(queue)
+		wish := map[string]any{"polybus-retry-seconds": 2, "why": "busy"}
+		options := &azservicebus.AbandonMessageOptions{PropertiesToModify: wish}
+		b.ok(receiver.AbandonMessage(b.ctx, b.takeOne(receiver), options))
+		abandoned := time.Now()
+		b.nothing(receiver)
+		equal(b, b.peekAll(b.receiver(queue))[0].State, azservicebus.MessageStateDeferred)
+		again := b.takeOne(receiver)
+		equal(b, time.Since(abandoned) > 1500*time.Millisecond, true)
+		equal(b, again.DeliveryCount, 2)
+		equal(b, again.ApplicationProperties["why"], any("busy"))
+		equal(b, len(again.ApplicationProperties), 1)
+		b.ok(receiver.CompleteMessage(b.ctx, again, nil))
+		equal(b, b.counts(queue).TotalMessageCount, 0)
+	})
+}
+
+func TestADelayBeyondTheTimeToLive(t *testing.T) {
+	onBothKinds(t, func(b *bench) {
+		queue := b.queue()
+		message := text("short-lived")
+		message.TimeToLive = to(time.Minute)
+		b.send(queue, message)
+		receiver := b.receiver(queue)
+		held := b.takeOne(receiver)
+		wish := map[string]any{"polybus-retry-seconds": 3600}
+		options := &azservicebus.AbandonMessageOptions{PropertiesToModify: wish}
+		err := receiver.AbandonMessage(b.ctx, held, options)
+		if err == nil || !strings.Contains(err.Error(), "expires in") {
+			b.Fatalf("it was to be refused: %v", err)
+		}
+		// The SDK settles nothing twice, but nothing has happened to the message, and its lock is held.
+		b.nothing(b.receiver(queue))
+		equal(b, b.peekAll(b.receiver(queue))[0].State, azservicebus.MessageStateActive)
 	})
 }
 

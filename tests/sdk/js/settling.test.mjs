@@ -35,6 +35,30 @@ behaviour("abandon gives it back, counts and can change its properties", async (
   assert.deepEqual(again.applicationProperties, { kept: 1, changed: "new", added: true });
 });
 
+behaviour("abandon can ask for a delay", async (bench) => {
+  const { queue, receiver, message } = await one(bench);
+  await receiver.abandonMessage(message, { "polybus-retry-seconds": 2, why: "busy" });
+  const abandoned = Date.now();
+  assert.deepEqual(await receiver.receiveMessages(1, aMoment), []);
+  assert.equal((await peekAll(bench.receiver(queue)))[0].state, "deferred");
+  const again = await takeOne(receiver);
+  assert.ok(Date.now() - abandoned > 1_500, "it rests first");
+  assert.equal(again.deliveryCount, 1);
+  assert.deepEqual(again.applicationProperties, { why: "busy" });
+  await receiver.completeMessage(again);
+  assert.equal((await bench.counts(queue)).totalMessageCount, 0);
+});
+
+behaviour("a delay beyond the time-to-live is refused, and the message stays held", async (bench) => {
+  const { queue, receiver, message } = await one(bench, {}, { timeToLive: 60_000 });
+  await assert.rejects(receiver.abandonMessage(message, { "polybus-retry-seconds": 3600 }), /expires in/);
+  // The SDK counts it as settled and does not ask twice, but nothing has happened to it, and its lock is held.
+  assert.deepEqual(await bench.receiver(queue).receiveMessages(1, aMoment), []);
+  const [peeked] = await peekAll(bench.receiver(queue));
+  assert.equal(peeked.state, "active");
+  assert.equal(peeked.deliveryCount, message.deliveryCount);
+});
+
 behaviour("defer puts it aside until it is asked for by number", async (bench) => {
   const { queue, receiver, message } = await one(bench);
   await receiver.deferMessage(message, { why: "later" });

@@ -60,6 +60,41 @@ class SettlingTest {
     }
 
     @OnBothKinds
+    void abandonCanAskForADelay(Kind kind) throws Exception {
+        try (Bench bench = new Bench(kind)) {
+            String queue = filled(bench, 1);
+            ServiceBusReceiverClient receiver = bench.receiver(queue);
+            Map<String, Object> wish = Map.of("polybus-retry-seconds", 2, "why", "busy");
+            receiver.abandon(takeOne(receiver), new AbandonOptions().setPropertiesToModify(wish));
+            long abandoned = System.nanoTime();
+            nothing(receiver);
+            assertEquals(ServiceBusMessageState.DEFERRED, peekAll(bench.receiver(queue)).get(0).getState());
+            ServiceBusReceivedMessage again = takeOne(receiver);
+            assertTrue(System.nanoTime() - abandoned > 1_500_000_000L, "it rests first");
+            assertEquals(1, again.getDeliveryCount());
+            assertEquals(Map.of("why", "busy"), again.getApplicationProperties());
+            receiver.complete(again);
+            assertEquals(0, bench.counts(queue).getTotalMessageCount());
+        }
+    }
+
+    @OnBothKinds
+    void aDelayBeyondTheTimeToLiveIsRefused(Kind kind) throws Exception {
+        try (Bench bench = new Bench(kind)) {
+            String queue = bench.queue(new CreateQueueOptions());
+            bench.sender(queue).sendMessage(message(0).setTimeToLive(Duration.ofMinutes(1)));
+            ServiceBusReceiverClient receiver = bench.receiver(queue);
+            ServiceBusReceivedMessage held = takeOne(receiver);
+            AbandonOptions wish = new AbandonOptions().setPropertiesToModify(Map.of("polybus-retry-seconds", 3600));
+            Exception refusal = assertThrows(Exception.class, () -> receiver.abandon(held, wish));
+            assertTrue(refusal.getMessage().contains("expires in"), refusal.getMessage());
+            nothing(bench.receiver(queue));
+            receiver.complete(held);
+            assertEquals(0, bench.counts(queue).getTotalMessageCount());
+        }
+    }
+
+    @OnBothKinds
     void receiveAndDeleteLeavesNothing(Kind kind) throws Exception {
         try (Bench bench = new Bench(kind)) {
             String queue = filled(bench, 10);
