@@ -7,12 +7,14 @@ so a changed source falls back to plain Python by itself and a stale build is ne
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "src"))
@@ -27,9 +29,21 @@ PREFIX = "polybus: "
 
 
 def main() -> int:
-    target = _compiled.build_folder()
-    if target.exists():
-        return 0
+    with _alone():
+        target = _compiled.build_folder()
+        return 0 if target.exists() else _make(target)
+
+
+@contextlib.contextmanager
+def _alone() -> Iterator[None]:
+    """One at a time: who comes second finds what the first has made."""
+    _compiled.builds().mkdir(parents=True, exist_ok=True)
+    with (_compiled.builds() / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _make(target: Path) -> int:
     print(
         "polybus: compiling, once for each change of the hot modules; POLYBUS_BUILD=plain starts without ...",
         flush=True,
@@ -38,6 +52,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as work:
         if not _build(Path(work)):
             print("polybus: nothing was compiled; THE PLAIN BUILD RUNS, several times slower", file=sys.stderr)
+            return 1
+        if _compiled.build_folder() != target:
+            print("polybus: the sources changed meanwhile; nothing was kept of the build", file=sys.stderr)
             return 1
         _install(Path(work) / "out", target)
     print(f"polybus: compiled in {time.monotonic() - started:.0f} s", flush=True)
@@ -74,7 +91,7 @@ def _show(line: str) -> None:
 def _install(built: Path, target: Path) -> None:
     """Old builds go; the new one appears whole or not at all."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    for old in target.parent.iterdir():
+    for old in filter(Path.is_dir, target.parent.iterdir()):
         with contextlib.suppress(FileNotFoundError):  # somebody else may be at it, too
             if old.stat().st_mtime < time.time() - KEPT_SECONDS:
                 shutil.rmtree(old, ignore_errors=True)

@@ -18,21 +18,44 @@ find_python() {
     exit 2
 }
 
+# The little that a bus needs to start. Bytecode is left to the first imports, and no tool to build with is fetched.
+install_serve() {
+    local pip=("$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile)
+    "${pip[@]}" "setuptools>=77" && POLYBUS_BUILD=plain "${pip[@]}" --no-build-isolation -e .
+}
+
+install_dev() {
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+}
+
 prepare() {
-    local purpose=$1 extras=$1 wanted python
-    [ "$purpose" = serve ] && extras=arrow,postgres,build
+    local purpose=$1 wanted python
     wanted=$(cat pyproject.toml scripts/environment.sh | cksum)
     if [ "$(cat "$venv/.ready-$purpose" 2>/dev/null)" != "$wanted" ]; then
         # Whatever fails here ends the script, also one that goes on after failures: it must not count as done.
         if ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
             python=$(find_python) || exit
+            echo "polybus: making an environment in .venv ..."
             "$python" -m venv "$venv" || exit
         fi
         echo "polybus: installing what '$purpose' needs into .venv ..."
-        "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e ".[$extras]" || exit
+        "install_$purpose" || exit
         rm -f "$venv"/.ready-*
         echo "$wanted" >"$venv/.ready-$purpose"
-        [ "$purpose" = dev ] && echo "$wanted" >"$venv/.ready-serve"
+        if [ "$purpose" = dev ]; then
+            echo "$wanted" >"$venv/.ready-serve"
+            touch "$venv/.ready-more"
+        fi
     fi
-    [ "${POLYBUS_BUILD:-auto}" = plain ] || "$venv/bin/python" scripts/compile.py || true
+    [ "$purpose" = serve ] || [ "${POLYBUS_BUILD:-auto}" = plain ] || "$venv/bin/python" scripts/compile.py || true
+}
+
+# Packages that few need at once and the compiled build: beside the bus that becomes of this process, unless it is told
+# to run what is not there yet.
+finish_setup() {
+    local finish=("$venv/bin/python" "$root/scripts/finish_setup.py")
+    case "${POLYBUS_BUILD:-auto} $*" in
+    compiled* | *postgresql:*) "${finish[@]}" || exit ;;
+    *) ("${finish[@]}" --beside $$ &) ;;
+    esac
 }
