@@ -36,7 +36,7 @@ _TYPES: Final[dict[Shape, Any]] = {
     Shape.TEXT: str | None,
     Shape.STATUS: Status | None,
 }
-_HELP: Final = {
+HELP: Final = {
     "auto_delete_on_idle": "Delete when unused for so long; at least 5m.",
     "dead_lettering_on_filter_evaluation_exceptions": "Dead-letter messages for which a filter fails.",
     "dead_lettering_on_message_expiration": "Dead-letter messages that expire.",
@@ -75,7 +75,7 @@ def option_parameters(kind: type[Description], *, fixed: bool) -> list[inspect.P
     for item in settable(kind):
         if item.fixed and not fixed:
             continue
-        option = typer.Option(None, help=_HELP[sdk_name(item)], show_default=False)
+        option = typer.Option(None, help=HELP[sdk_name(item)], show_default=False)
         found.append(_parameter(sdk_name(item), option, _TYPES[item.shape]))
     return found
 
