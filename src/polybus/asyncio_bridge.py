@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from polybus.errors import ServerBusy
 from polybus.promise import Promise, spawn
 
 T = TypeVar("T")
@@ -30,3 +31,26 @@ def from_promise(promise: Promise[T]) -> asyncio.Future[T]:
 async def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine of the namespace to its end."""
     return await from_promise(spawn(coroutine))
+
+
+def to_promise(coroutine: Coroutine[Any, Any, T]) -> Promise[T]:
+    """Runs a coroutine of asyncio; what comes of it is promised to the bus."""
+    promise: Promise[T] = Promise()
+
+    def done(task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            promise.reject(ServerBusy("The process stops."))
+        elif (error := task.exception()) is not None:
+            promise.reject(error)
+        else:
+            promise.resolve(task.result())
+
+    task = asyncio.ensure_future(coroutine)
+    _running.add(task)
+    task.add_done_callback(_running.discard)
+    task.add_done_callback(done)
+    return promise
+
+
+_running: set[asyncio.Task[Any]] = set()
+"""Those under way: asyncio itself keeps no hold on them."""

@@ -334,6 +334,8 @@ WORKER_WELL_SECONDS = 30.0
 """Whoever has lived so long is started again at once."""
 WORKER_STOP_SECONDS = 30.0
 """How long a worker may take to let its clients go, and to close its stores: beyond its own patience with both."""
+HTTP_PASSED_BYTES = 16 * 1024 * 1024
+"""The body of a request that another process of the bus has to answer: what is that long is no pipeline's small talk."""
 CLUSTER_DELIVERY_BYTES = 1024 * 1024
 """Bytes of deliveries in one frame: more of them leave in the next."""
 

@@ -22,7 +22,7 @@ MAY_KNOW: dict[str, set[str]] = {
     "hashing": set(),
     "promise": {"errors"},
     "turns": {"promise"},
-    "asyncio_bridge": {"promise"},
+    "asyncio_bridge": {"errors", "promise"},
     "_compiled": set(),
     "__init__": {"_compiled", "errors", "server"},
     "client": {"errors", "limits"},

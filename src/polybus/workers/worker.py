@@ -23,6 +23,7 @@ from polybus.cluster.membership import FixedMembership, Member
 from polybus.cluster.peers import Peers
 from polybus.cluster.remote_store import RemoteStore
 from polybus.errors import PolybusError
+from polybus.gateway.figures import share_figures
 from polybus.gateway.http.faults import Kind
 from polybus.hosting.catalogue import Catalogue
 from polybus.hosting.opener import shown_url
@@ -33,7 +34,7 @@ from polybus.memory import settle_memory
 from polybus.node import Node, NodeOptions, StoreSwitches
 from polybus.promise import Promise, resolved, spawn
 from polybus.rows import Batch
-from polybus.workers.spec import CLIENT, DRAIN, LEADER, RELOAD, WorkerSpec, read_spec, worker_name
+from polybus.workers.spec import CLIENT, LEADER, RELOAD, STOP, WorkerSpec, read_spec, worker_name
 
 log = logging.getLogger("polybus")
 
@@ -124,6 +125,7 @@ class MemberNode(Node):
 
     async def _joined(self) -> None:
         self.joined = True
+        share_figures(self.gateway)
         await from_promise(self.bus.following.apply(None))
 
     def _followed(self, batch: Batch | None) -> Promise[None]:
@@ -269,12 +271,11 @@ class Control:
                 if self.on_reload is not None:
                     self.on_reload()
                 continue
-            self.draining.set()
-            if word != DRAIN:  # it says stop, or it is gone: then nobody will say so
-                self.stopping.set()
             if not word:
-                asyncio.get_running_loop().remove_reader(self._end)
-                return
+                os._exit(3)  # the supervisor is gone, and another one may want the stores: as if the power had failed
+            self.draining.set()
+            if word == STOP:
+                self.stopping.set()
 
     def say(self, **words: object) -> None:
         """The supervisor may be gone; then everything ends soon anyway."""

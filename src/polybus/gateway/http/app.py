@@ -25,6 +25,7 @@ from polybus.gateway.http.health import Health
 from polybus.gateway.http.live import Live
 from polybus.gateway.http.messages import handle_messages
 from polybus.gateway.http.metrics import metrics
+from polybus.gateway.http.passing import answer_others, belongs_elsewhere, pass_on
 from polybus.gateway.http.request import Disconnected, HttpCall
 from polybus.gateway.http.websocket import handle_websocket
 from polybus.namespace.entities.names import TargetKind, parse_http_path
@@ -70,6 +71,7 @@ class HttpApp:
         self._entity_metrics = entity_metrics
         self._strict = strict_properties
         self._origins = frozenset(origins)
+        answer_others(gateway, self)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
@@ -99,6 +101,8 @@ class HttpApp:
             return await self._about_the_bus(call)
         if is_console(call):
             return await self._console.handle(call)
+        if belongs_elsewhere(call):
+            return await pass_on(call)
         if is_bulk(call):
             return await handle_bulk(call, self._panel)
         if is_arm(call):

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
 import time
 from collections import deque
 from collections.abc import AsyncIterator
@@ -21,12 +20,14 @@ from starlette.responses import Response, StreamingResponse
 from polybus import limits
 from polybus.asyncio_bridge import run
 from polybus.errors import BusError, ServerBusy, StoreError, Unauthorized
+from polybus.gateway.figures import Figures, gather_figures
 from polybus.gateway.gateway import Gateway, Grant
 from polybus.gateway.http.auth import authorize_any
-from polybus.gateway.http.metrics import STARTED_S, resident_bytes
+from polybus.gateway.http.metrics import STARTED_S
 from polybus.gateway.http.partitions import entity_overview
 from polybus.gateway.http.request import HttpCall
 from polybus.gateway.sas import Rights
+from polybus.gateway.stats import Stats
 from polybus.namespace.entities.entity import Entity
 from polybus.namespace.entities.names import parse_address
 from polybus.namespace.namespace import Namespace
@@ -66,9 +67,10 @@ class Live:
                     return
                 sample = self._sample(call.namespace, scope)
                 await sample.refresh()
-                frame: Frame = {"node": _node(), "stores": _stores(self._gateway, grant)}
+                figures = sample.figures
+                frame: Frame = {"node": _node(figures), "stores": _stores(self._gateway, grant)}
                 if not scope and grant.rights & Rights.MANAGE == Rights.MANAGE:
-                    frame["pipelines"] = [told.short() for told in self._gateway.pipelines.of(call.namespace)]
+                    frame["pipelines"] = figures.pipelines(call.namespace)
                 if first:
                     frame["history"] = list(sample.history)
                 if focus:
@@ -102,6 +104,7 @@ class _Sample:
         self._gateway = gateway
         self._namespace = namespace
         self._scope = scope
+        self.figures = Figures(gateway)
         self._counted_s = 0.0
         self._counting: asyncio.Task[None] | None = None
         self.text = ""
@@ -123,6 +126,7 @@ class _Sample:
         self._counting = None
 
     async def _count(self) -> None:
+        self.figures = await gather_figures(self._gateway)
         started_s, busy_s = time.monotonic(), 0.0
         texts: list[str] = []
         total = dict.fromkeys(_TOTALS, 0)
@@ -147,16 +151,16 @@ class _Sample:
         head = {
             "time_ms": time_ms,
             "clock_ms": namespace.bus.clock.now().wall_ms,
-            "connections": self._gateway.stats.active_connections,
-            "rerouted": namespace.sender.rerouted,
-            "refused": namespace.sender.refused,
+            "connections": self.figures.stats.active_connections,
+            "rerouted": self.figures.rerouted(namespace),
+            "refused": self.figures.refused(namespace),
         }
         return json.dumps(head)[1:-1]
 
     async def _figures(self, entity: Entity) -> list[Frame]:
         """Of one that is deleted meanwhile there are none."""
         try:
-            return await _entity_figures(self._gateway, self._namespace, entity)
+            return await _entity_figures(self.figures.stats, self._namespace, entity)
         except (BusError, StoreError):
             return []
 
@@ -170,12 +174,12 @@ class _Sample:
         return [] if found is None else [found]
 
 
-async def _entity_figures(gateway: Gateway, namespace: Namespace, entity: Entity) -> list[Frame]:
+async def _entity_figures(stats: Stats, namespace: Namespace, entity: Entity) -> list[Frame]:
     """A queue or a topic, and each subscription of the topic."""
     kind = "topic" if entity.is_topic else "queue"
     subscriptions = list(entity.subscriptions.values())
     seen = await run(observe(entity, [0, *(each.number for each in subscriptions)]))
-    own = _figures(gateway, namespace, entity.name, kind, seen.logs[0])
+    own = _figures(stats, namespace, entity.name, kind, seen.logs[0])
     own["partitions"] = len(entity.partitions)
     own["away"] = len(entity.missing_partitions())
     own["max_bytes"] = sum(partition.settings.max_bytes for partition in entity.partitions)
@@ -183,7 +187,7 @@ async def _entity_figures(gateway: Gateway, namespace: Namespace, entity: Entity
         own,
         *(
             _figures(
-                gateway,
+                stats,
                 namespace,
                 f"{entity.name}/Subscriptions/{each.description.name}",
                 "subscription",
@@ -194,8 +198,8 @@ async def _entity_figures(gateway: Gateway, namespace: Namespace, entity: Entity
     ]
 
 
-def _figures(gateway: Gateway, namespace: Namespace, path: str, kind: str, seen: Observed) -> Frame:
-    stats = gateway.stats.seen(namespace.name, path)
+def _figures(all_stats: Stats, namespace: Namespace, path: str, kind: str, seen: Observed) -> Frame:
+    stats = all_stats.seen(namespace.name, path)
     return {
         "path": path,
         "kind": kind,
@@ -210,13 +214,12 @@ def _figures(gateway: Gateway, namespace: Namespace, path: str, kind: str, seen:
     }
 
 
-def _node() -> Frame:
-    """The process as it is."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
+def _node(figures: Figures) -> Frame:
+    """The processes of the bus as they are."""
     return {
         "uptime_s": int(time.time() - STARTED_S),
-        "cpu_s": used.ru_utime + used.ru_stime,
-        "resident_bytes": resident_bytes(),
+        "cpu_s": figures.cpu_s,
+        "resident_bytes": figures.resident_bytes or None,
     }
 
 

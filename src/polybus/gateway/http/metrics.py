@@ -7,7 +7,6 @@ counters that are kept anyway, entity by entity; between entities the loop gets 
 from __future__ import annotations
 
 import asyncio
-import resource
 import time
 from collections.abc import Iterator
 
@@ -15,8 +14,9 @@ from starlette.responses import Response
 
 from polybus import __version__
 from polybus.asyncio_bridge import run
+from polybus.gateway.figures import Figures, gather_figures
 from polybus.gateway.gateway import Gateway
-from polybus.gateway.stats import LATENCY_BUCKETS, EntityStats
+from polybus.gateway.stats import LATENCY_BUCKETS, EntityStats, Stats
 from polybus.namespace.entities.entity import Counts, Entity
 from polybus.namespace.namespace import Namespace
 from polybus.namespace.observation import Observed, ObservedPartition, Totals, observe
@@ -112,39 +112,30 @@ def _escape(text: str) -> str:
 async def metrics(gateway: Gateway, *, per_entity: bool = True) -> Response:
     """The whole page. Without `per_entity` it stays small however many entities there are."""
     page = Exposition()
-    _process(page)
-    _gateway(page, gateway)
+    figures = await gather_figures(gateway)
+    _process(page, figures)
+    _gateway(page, figures.stats)
     _stores(page, gateway)
     for namespace in gateway.bus.namespaces.values():
-        _namespace(page, namespace)
+        _namespace(page, namespace, figures)
         if per_entity:
-            await _entities(page, namespace)
+            await _entities(page, namespace, figures)
     if per_entity:
-        for name, path, stats in gateway.stats.all():
+        for name, path, stats in figures.stats.all():
             _totals(page, {"namespace": name, "entity": path}, stats)
     return Response(page.text(), 200, {"Content-Type": METRICS_TYPE})
 
 
-def _process(page: Exposition) -> None:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    page.add("process_cpu_seconds_total", {}, used.ru_utime + used.ru_stime)
+def _process(page: Exposition, figures: Figures) -> None:
+    """Of all processes of the bus together; when they started is said by the one that was asked."""
+    page.add("process_cpu_seconds_total", {}, figures.cpu_s)
     page.add("process_start_time_seconds", {}, STARTED_S)
-    resident = resident_bytes()
-    if resident is not None:
-        page.add("process_resident_memory_bytes", {}, resident)
+    if figures.resident_bytes:
+        page.add("process_resident_memory_bytes", {}, figures.resident_bytes)
     page.add("servicebus_build_info", {"version": __version__}, 1)
 
 
-def resident_bytes() -> int | None:
-    try:
-        with open("/proc/self/statm", "rb") as statm:  # noqa: PTH123
-            return int(statm.read().split()[1]) * resource.getpagesize()
-    except (OSError, IndexError, ValueError):
-        return None
-
-
-def _gateway(page: Exposition, gateway: Gateway) -> None:
-    stats = gateway.stats
+def _gateway(page: Exposition, stats: Stats) -> None:
     page.add("servicebus_active_connections", {}, stats.active_connections)
     page.add("servicebus_connections_opened_total", {}, stats.connections_opened)
     page.add("servicebus_connections_closed_total", {}, stats.connections_closed)
@@ -165,21 +156,21 @@ def _stores(page: Exposition, gateway: Gateway) -> None:
             page.add("polybus_store_free_bytes", labels, store.free_bytes)
 
 
-def _namespace(page: Exposition, namespace: Namespace) -> None:
+def _namespace(page: Exposition, namespace: Namespace, figures: Figures) -> None:
     labels = {"namespace": namespace.name}
-    page.add("polybus_sends_rerouted_total", labels, namespace.sender.rerouted)
-    page.add("polybus_sends_refused_total", labels, namespace.sender.refused)
-    page.add("servicebus_forwarded_messages_total", labels, namespace.forwarder.forwarded)
+    page.add("polybus_sends_rerouted_total", labels, figures.rerouted(namespace))
+    page.add("polybus_sends_refused_total", labels, figures.refused(namespace))
+    page.add("servicebus_forwarded_messages_total", labels, figures.forwarded(namespace))
 
 
-async def _entities(page: Exposition, namespace: Namespace) -> None:
+async def _entities(page: Exposition, namespace: Namespace, figures: Figures) -> None:
     for number, entity in enumerate(list(namespace.entities.values()), 1):
-        await _entity(page, namespace, entity)
+        await _entity(page, namespace, entity, figures)
         if number % ENTITIES_PER_TURN == 0:
             await asyncio.sleep(0)
 
 
-async def _entity(page: Exposition, namespace: Namespace, entity: Entity) -> None:
+async def _entity(page: Exposition, namespace: Namespace, entity: Entity, figures: Figures) -> None:
     kind = "topic" if entity.is_topic else "queue"
     labels = {"namespace": namespace.name, "entity": entity.name, "entity_type": kind}
     numbers = [subscription.number for subscription in entity.subscriptions.values()]
@@ -188,9 +179,10 @@ async def _entity(page: Exposition, namespace: Namespace, entity: Entity) -> Non
     _counts(page, labels, seen.logs[0].counts)
     now_ms = namespace.bus.clock.now().wall_ms
     _observed(page, labels, seen.logs[0], now_ms)
-    _fates(page, labels, entity.settings.own.totals)
+    totals = figures.totals(entity, 0, entity.settings.own.totals)
+    _fates(page, labels, totals)
     if not entity.is_topic or entity.detects_duplicates:
-        page.add("servicebus_duplicate_messages_total", labels, entity.settings.own.totals.duplicates)
+        page.add("servicebus_duplicate_messages_total", labels, totals.duplicates)
     for subscription in list(entity.subscriptions.values()):
         counted = seen.logs.get(subscription.number)
         if counted is None:
@@ -199,7 +191,7 @@ async def _entity(page: Exposition, namespace: Namespace, entity: Entity) -> Non
         own = {"namespace": namespace.name, "entity": path, "entity_type": "subscription"}
         _counts(page, own, counted.counts)
         _observed(page, own, counted, now_ms)
-        _fates(page, own, subscription.settings.totals)
+        _fates(page, own, figures.totals(entity, subscription.number, subscription.settings.totals))
     _partitions(page, labels, seen.partitions)
 
 
