@@ -64,7 +64,8 @@ def numbers_of_different_partitions(bus: Bus) -> None:
     if bus.partitioned:
         with pytest.raises(ServiceBusError, match="partition"):
             receiver.receive_deferred_messages(numbers)
-        assert [str(receiver.receive_deferred_messages(number)[0]) for number in numbers] == ["0", "1"]
+        found = [str(receiver.receive_deferred_messages(number)[0]) for number in numbers]
+        assert sorted(found) == ["0", "1"]  # which of two partitions was received from first is nobody's promise
     else:
         assert texts(receiver.receive_deferred_messages(numbers)) == ["0", "1"]
 
