@@ -337,16 +337,23 @@ class LogDemand(LogListener):
         self.hinted = False
         """The other side knows that there may be something, and has not asked since."""
         self._searching = 0
-        self._asked: list[Frame] = []
+        self._told_searching = 0
+        """Demands whose answer said that the log is being searched: the end of that is told, too."""
         self._pumping = False
 
     def demand(self, frame: Frame, more: int) -> None:
-        """The other side wants so many more; with 0 it wants none any longer."""
+        """The other side wants so many more; with 0 it wants none any longer.
+
+        It is told at once how many of them are not there, so that it can look for them elsewhere; they are forgotten
+        here. What comes later is hinted at, and it may want fewer then.
+        """
         self.credit = self.credit + more if more > 0 else 0
         self.hinted = False
-        self._asked.append(frame)
         self._pump()
-        self._answer()
+        unsent, self.credit = self.credit, 0
+        searching = self._searching > 0
+        self._told_searching += searching
+        self._owner.link.answer(frame, [unsent, searching])
 
     def available(self, partition: PartitionClient) -> None:
         if self.credit > 0:
@@ -367,17 +374,9 @@ class LogDemand(LogListener):
     def searched(self, partition: PartitionClient) -> None:
         del partition
         self._searching = max(self._searching - 1, 0)
-        self._answer()
-
-    def _answer(self) -> None:
-        """Tells that everything at hand has been sent, which is what a drain waits for, and how many were wanting. Those
-        are forgotten here: when there is something again the other side hears of it, and may want fewer."""
-        if self._asked and not self._searching and not self._pumping:
-            asked, self._asked = self._asked, []
-            unsent, self.credit = self.credit, 0
-            for frame in asked:
-                self._owner.link.answer(frame, unsent)
-                unsent = 0
+        if not self._searching and self._told_searching:
+            place, told, self._told_searching = self.partition, self._told_searching, 0
+            self._owner.link.tell(verbs.SEARCHED, place.entity_id, place.index, [self.log_id, told])
 
     def _pump(self) -> None:
         if self._pumping:

@@ -56,6 +56,8 @@ class RemoteLog:
         self.at_hand: deque[Delivery] = deque()
         self.asked = 0
         """Messages that the owner was asked for and has not sent."""
+        self.searching = 0
+        """Demands for which the owner still looks in its store."""
         self.may_have_session = False
         self.selected: dict[Selector, list[Delivery]] = {}
         """What is at hand for one receiver that selects."""
@@ -138,10 +140,11 @@ class RemotePartition(PartitionClient):
 
     def _forget_hands(self) -> None:
         """What is at hand was locked by a broker that is gone."""
-        for log in self._logs.values():
+        for log in list(self._logs.values()):
             log.at_hand.clear()
             log.asked = 0
             log.may_have_session = False
+            self._searched(log, log.searching)
 
     def lost(self) -> None:
         """The link is gone, and with it what was locked for sessions here."""
@@ -159,6 +162,10 @@ class RemotePartition(PartitionClient):
             self.attach(self._link)
         elif frame.verb == verbs.AVAILABLE:
             self._available(reader.number())
+        elif frame.verb == verbs.SEARCHED:
+            found = self._logs.get(reader.number())
+            if found is not None:
+                self._searched(found, reader.number())
         elif frame.verb == verbs.DELIVERIES:
             self._delivered(reader)
         elif frame.verb == verbs.SESSION_AVAILABLE:
@@ -224,11 +231,12 @@ class RemotePartition(PartitionClient):
     def watch(self, log_id: int, listener: LogListener) -> None:
         log = self._logs.get(log_id)
         if log is None:
-            self._logs[log_id] = RemoteLog(listener)
+            log = self._logs[log_id] = RemoteLog(listener)
             self._tell(verbs.WATCH, [log_id])
-            return
-        log.listener = also(log.listener, listener)
-        if self._serves:
+        else:
+            log.listener = also(log.listener, listener)
+        if self._serves:  # nobody knows better before the owner has answered, and a receiver may want some now
+            log.may_have_session = True
             listener.available(self)
 
     def unwatch(self, log_id: int, listener: LogListener) -> None:
@@ -273,11 +281,23 @@ class RemotePartition(PartitionClient):
         log.listener.searching(self)
 
         def answered(reader: Reader | None, error: PolybusError | None) -> None:
-            unsent = 0 if reader is None or error is not None else reader.number()
-            log.asked = 0 if error is not None else max(log.asked - unsent, 0)
+            if reader is None or error is not None:
+                log.asked = 0
+                log.listener.searched(self)
+                return
+            answer = Reader(reader.items())
+            log.asked = max(log.asked - answer.number(), 0)
+            if answer.flag():
+                log.searching += 1
+                log.listener.searching(self)  # until the owner says so; what it has not is looked for elsewhere now
             log.listener.searched(self)
 
         self._link.ask(verbs.DEMAND, self.entity_id, self.index, [log_id, more], answered)
+
+    def _searched(self, log: RemoteLog, demands: int) -> None:
+        for _ in range(min(demands, log.searching)):
+            log.searching -= 1
+            log.listener.searched(self)
 
     def _delivered(self, reader: Reader) -> None:
         log_id = reader.number()

@@ -82,10 +82,11 @@ TAKE_SELECTED: Final = 68
 
 # From the owner to a client, too
 HERE: Final = 69
+SEARCHED: Final = 70
 
 # Between members, not about a partition
-HELLO: Final = 70
-CALL: Final = 71
-STORE: Final = 72
+HELLO: Final = 71
+CALL: Final = 72
+STORE: Final = 73
 
-LAST: Final = 72
+LAST: Final = 73

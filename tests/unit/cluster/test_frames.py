@@ -101,7 +101,7 @@ def test_a_newer_peer_that_still_understands_us_is_taken() -> None:
 
 
 def test_every_verb_of_a_client_is_known_to_its_owner() -> None:
-    owners = {verbs.ANSWER, verbs.REFUSAL, verbs.HERE} | set(range(verbs.SERVES, verbs.TAKE_SELECTED))
+    owners = {verbs.ANSWER, verbs.REFUSAL, verbs.HERE, verbs.SEARCHED} | set(range(verbs.SERVES, verbs.TAKE_SELECTED))
     owners |= {verbs.HELLO, verbs.CALL, verbs.STORE}  # between members, not about a partition
     assert set(_ASKED) | set(_TOLD) == set(range(1, verbs.LAST + 1)) - owners
     assert not set(_ASKED) & set(_TOLD)

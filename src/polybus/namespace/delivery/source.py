@@ -56,6 +56,8 @@ class MessageSource(LogListener):
         """Partitions that look in their stores for more."""
         self._drains: list[Promise[None]] = []
         self._pumping = False
+        self._mixed = False
+        """Whether a partition has been elsewhere: then what is asked for there is reckoned with."""
         self.delivered = 0
         for partition in partitions:
             partition.watch(log_id, self)
@@ -79,6 +81,8 @@ class MessageSource(LogListener):
                 watcher()
 
     def _queue(self, partition: PartitionClient) -> None:
+        if partition.elsewhere:
+            self._mixed = True
         if partition.index not in self._queued:
             self._queued[partition.index] = None
             self._turns.append(partition)
@@ -149,7 +153,7 @@ class MessageSource(LogListener):
                 partition = self._turns.popleft()
                 del self._queued[partition.index]
                 credit = self._wanting[0].credit
-                if partition.elsewhere:
+                if self._mixed:
                     credit = self._credit_for(partition)
                     if credit <= 0:  # others were asked for all that is wanted: its turn comes when they lack some
                         waiting = [*(waiting or []), partition]
@@ -163,17 +167,21 @@ class MessageSource(LogListener):
                     self._queue(partition)
 
     def _credit_for(self, partition: PartitionClient) -> int:
-        """How many a partition elsewhere may be asked for: all of them together no more than receivers want (C3)."""
-        at_hand = partition.at_hand(self.log_id)
+        """How many may come from the partition now, where some are elsewhere: those are asked, and what they were asked
+        for is theirs until they answer. So all of them together give no more than receivers want (C3), and those of this
+        process, which answer at once, leave the others their share (C1)."""
+        at_hand = partition.at_hand(self.log_id) if partition.elsewhere else 0
         if at_hand:
             return at_hand
-        wanted = 0
+        spare = 0
         for receiver in self._wanting:
-            wanted += receiver.credit
+            spare += receiver.credit
         for other in self.partitions:
-            if other.elsewhere and other is not partition:
-                wanted -= other.asked(self.log_id)
-        return wanted
+            if other.elsewhere:
+                spare -= other.asked(self.log_id) + other.at_hand(self.log_id)
+        if spare <= 0 or not partition.elsewhere:
+            return spare
+        return partition.asked(self.log_id) + max(spare // (len(self._turns) + 1), 1)
 
     def _hand_over(self, partition: PartitionClient, credit: int) -> bool:
         """Gives one message of the partition to the next receiver; False where it has none at hand."""
