@@ -78,6 +78,10 @@ RULE_BUDGET = 60_000
 """What a topic's rules may cost for one message, in steps of about a quarter of a microsecond (half in plain Python):
 2,000 rules of ten conditions each. Past it the message is dead-lettered where it was not judged, and the loop goes on."""
 
+RULE_BATCH_ASKED = 200_000
+"""SQL rules that all messages of one batch ask together, 100 messages of a topic with 2,000: a batch is judged and stored
+in one step of the loop, all or none. Past it the batch is refused, and its sender divides it."""
+
 # --- Descriptions and names (namespace), documents and tokens (gateway) ---
 LOCK_MS_MIN = 5_000
 LOCK_MS_MAX = 300_000
@@ -156,6 +160,8 @@ AMQP_TURN_FIELD_BYTES = 32 * 1024
 milliseconds at the worst. Others get their turn before the next."""
 AMQP_TURN_SECONDS = 0.005
 """How long one connection's events are worked on before others get their turn."""
+AMQP_TURN_MADE = 500
+"""Messages of one request that are made in one turn of the loop: two milliseconds."""
 AMQP_TURN_DISPOSED = 64
 """Deliveries of one disposition that are settled before that time is looked at again; one may name thousands."""
 AMQP_HELD_DELIVERIES = 100
@@ -403,8 +409,8 @@ AMQP_GRANTS_PER_CONNECTION = 5_000
 """Audiences for which one connection may hold a token: as many as it may have links."""
 AMQP_SEND_CREDIT = 1_000
 """Messages that a sender may have under way; enough for a group commit, little enough to bound memory."""
-AMQP_BATCH_MESSAGES = 10_000
-"""Messages of one batch; the cloud service takes 4,500, and without a limit empty ones would fill memory."""
+AMQP_BATCH_MESSAGES = 4_500
+"""Messages of one batch, as the cloud service has it: they are stored in one step of the loop, all or none."""
 AMQP_REQUEST_CREDIT = 100
 """Requests of one token or management link under way: the cloud service's figure."""
 AMQP_REQUESTS_UNDER_WAY = 200
@@ -514,6 +520,10 @@ CLI_PAGE = 250
 EVENTS_KEPT = 1_000_000
 EVENTS_TRIMMED = 100_000
 """Events that one log of a partition keeps, about 100 bytes each, and how many too many are removed at once."""
+JSON_DENSE_BYTES = 512 * 1024
+JSON_VALUES = 100_000
+"""A longer text of JSON has at most so many values: it is read in one step of the loop, and values take the time. Bodies
+in base64 are long, and few."""
 BULK_JSON_BYTES = 1024 * 1024
 """Body of a request of the bulk API that carries no messages: a thousand numbers, stages or positions fit in it."""
 BULK_STEP_ROWS = 100

@@ -114,6 +114,21 @@ def test_a6_http_since_2013_10(bus: Bus, gate: Gate, version: str) -> None:
     assert gate.http.delete(f"/{name}?api-version={version}").status_code == 200
 
 
+@pytest.mark.parametrize("version", ["2012-03", "2013-04", "2013-09"])
+@pytest.mark.parametrize("kind", ["QueueDescription", "TopicDescription"])
+def test_a6_partitions_are_refused_to_whoever_speaks_an_earlier_version(
+    bus: Bus, gate: Gate, version: str, kind: str
+) -> None:
+    """A plain entity instead would be another one than was asked for, and could not be changed."""
+    name = bus.new_name()
+    refused = gate.http.put(f"/{name}?api-version={version}", content=entry(kind, EnablePartitioning=True))
+    assert (refused.status_code, "2013-10" in refused.text) == (400, True), refused.text
+    assert "Description" not in gate.http.get(f"/{name}").text, "and nothing is there"
+    plain = entry(kind, EnablePartitioning=False)
+    assert gate.http.put(f"/{name}?api-version={version}", content=plain).status_code == 201
+    assert len(gate.partitions(name)) == 1
+
+
 def test_a7_a_call_that_does_not_say_leaves_partitioning_off(bus: Bus, gate: Gate) -> None:
     """The console's form, where it is on to begin with, is not part of this."""
     name = bus.new_name()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from azure.servicebus.aio.management import ServiceBusAdministrationClient
 
 from polybus.testing.server import ServerProcess
@@ -68,3 +69,19 @@ def test_h5_by_a_file(tmp_path: Path) -> None:
         assert bus.admin.get_topic("topic-by-file").enable_partitioning
         bus.close()
         gate.close()
+
+
+def test_h5_a_file_that_declares_partitions_for_what_is_plain_ends_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+
+    def declare(partitioned: bool) -> None:
+        queue = {"Name": "by-file", "Properties": {"EnablePartitioning": partitioned}}
+        file.write_text(json.dumps({"UserConfig": {"Namespaces": [{"Name": "sbemulatorns", "Queues": [queue]}]}}))
+
+    declare(False)
+    server = ServerProcess(tmp_path / "data", "--config", str(file))
+    with server:
+        server.stop()
+    declare(True)
+    with pytest.raises(RuntimeError, match="'by-file' exists with another EnablePartitioning than the file declares"):
+        server.start()

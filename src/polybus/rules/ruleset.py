@@ -46,6 +46,11 @@ class TopicRules:
         """The subscription's rules in the order in which they were added."""
         return [entry.rule for entry in self._subscriptions.get(subscription, {}).values()]
 
+    @property
+    def asked(self) -> int:
+        """How many SQL filters look at each message."""
+        return self._selection.asked
+
     def add(self, subscription: int, rule: Rule) -> None:
         """EntityAlreadyExists if the subscription has that name, QuotaExceeded if the topic is full."""
         entries = self._subscriptions.get(subscription, {})

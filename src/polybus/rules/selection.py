@@ -65,6 +65,11 @@ class Selection:
         if isinstance(asked, CorrelationFilter):
             self._correlation.remove(number, asked)
 
+    @property
+    def asked(self) -> int:
+        """How many SQL filters look at each message."""
+        return len(self._sql)
+
     def select(self, message: Evaluation, failures: list[Failure]) -> list[PlacedRule]:
         """The rules that the message matches, but for those of `always`; failures are added to the list.
 

@@ -55,9 +55,11 @@ class ServerProcess(BusAddresses):
         ready = threading.Event()
         self._reader = threading.Thread(target=self._read, args=(self._process, ready), daemon=True)
         self._reader.start()
-        if not ready.wait(START_SECONDS) or self._process.poll() is not None:
-            self._process.kill()
-            self._process.wait()
+        if not ready.wait(START_SECONDS) or self._process.stdout is None or self._process.stdout.closed:
+            process, self._process = self._process, None
+            process.kill()
+            process.wait()
+            self._reader.join()
             raise RuntimeError("the bus did not start:\n" + "".join(self.output[-40:]))
 
     def _ports(self) -> list[str]:

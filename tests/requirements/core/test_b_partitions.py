@@ -231,3 +231,8 @@ def test_b12_messages_with_the_same_key_keep_their_order(core: CoreBus) -> None:
     for key in ("a", "b", "c"):
         own = [body for body in received if body.startswith(key)]
         assert own == [f"{key} {number:02}" for number in range(20)]
+    for key in ("a", "b"):
+        core.sent("q", *(f"{key} {number:02}" for number in range(20)), partition_key=key)
+    received = core.drain("q")
+    for key in ("a", "b"):
+        assert [body for body in received if body.startswith(key)] == [f"{key} {number:02}" for number in range(20)]

@@ -21,6 +21,20 @@ def test_c1_a_receive_asks_all_partitions(core: CoreBus, index: int) -> None:
     assert delivery.sequence >> 48 == index
 
 
+@pytest.mark.parametrize("place", ["q", "t/Subscriptions/s"])
+def test_c1_partitions_are_received_from_in_turn_and_none_waits_for_another_to_be_empty(
+    core: CoreBus, place: str
+) -> None:
+    core.queue("q", PARTITIONS)
+    core.topic("t", PARTITIONS)
+    core.subscribe("t", "s")
+    for number in range(3 * PARTITIONS):
+        core.sent(place.split("/")[0], str(number))
+    received = [delivery.sequence >> 48 for delivery in core.take(place, 3 * PARTITIONS)]
+    rounds = [received[start : start + PARTITIONS] for start in range(0, len(received), PARTITIONS)]
+    assert [len(set(each)) for each in rounds] == [PARTITIONS] * 3
+
+
 def test_c1_a_subscription_of_a_partitioned_topic_is_received_from_all_partitions(core: CoreBus) -> None:
     core.topic("t", PARTITIONS)
     core.subscribe("t", "s")
@@ -95,13 +109,32 @@ def test_c4_a_peek_on_a_plain_queue_gives_the_oldest(core: CoreBus) -> None:
 
 
 def test_c4_a_peek_on_a_partitioned_queue_gives_the_oldest_of_a_partition(core: CoreBus) -> None:
-    core.queue("q", PARTITIONS)
-    for number in range(3 * PARTITIONS):
-        core.sent("q", str(number))
+    """What was sent says which is the oldest, and not another peek: of each partition, and of the one that answers."""
+    entity = core.queue("q", PARTITIONS)
+    numbers = [number for body in range(3 * PARTITIONS) for number in core.sent("q", str(body))]
+    oldest = {index: min(n for n in numbers if n >> 48 == index) for index in range(PARTITIONS)}
+    log_id = entity.log_id(parse_address("q"))
+    (peeked,) = core.do(entity_verbs.peek(core.namespace, entity, log_id, 1, 1))
+    assert peeked.marks.sequence in oldest.values()
+    for index, number in oldest.items():
+        (first,) = core.do(entity_verbs.peek(core.namespace, entity, log_id, index << 48, 1))
+        assert first.marks.sequence == number
+
+
+def test_c4_a_peek_is_answered_by_the_partitions_whose_store_answers_first() -> None:
+    core = CoreBus(4)  # in memory, where reads can be made slow
+    entity = core.queue("q", PARTITIONS)
+    numbers = [number for body in range(2 * PARTITIONS) for number in core.sent("q", str(body))]
+    slow = entity.partitions[0].store
+    core.restart()
+    core.run(1)
     entity = core.namespace.entity("q")
+    core.set_faults(next(i for i, host in enumerate(core.bus.stores) if host.url == slow.url), read_ms=(9e3, 9e3))
     (peeked,) = core.do(entity_verbs.peek(core.namespace, entity, entity.log_id(parse_address("q")), 1, 1))
-    numbers = [number for _, number in core.peeked("q")]
-    assert peeked.marks.sequence == min(n for n in numbers if n >> 48 == peeked.marks.sequence >> 48)
+    answering = {each.index for each in entity.partitions if each.store.url != slow.url}
+    first = min(n for n in numbers if n >> 48 == min(answering))
+    assert peeked.marks.sequence == first, "the oldest of the first partition that did not have to be waited for"
+    core.close()
 
 
 @pytest.mark.parametrize("place", ["q", "t/Subscriptions/s"])

@@ -117,11 +117,16 @@ def test_d6_not_on_a_partitioned_topic_and_not_on_two_entities(core: CoreBus) ->
     core.topic("t")
     for topic in ("p", "t"):
         core.subscribe(topic, "s")
+    alone = core.transaction()
+    for change in (RuleChange("s", "$Default", None), RuleChange("s", "blue", coloured("blue"))):
+        with pytest.raises(InvalidOperation, match="partitioned topic"):
+            alone.change_rule(core.namespace.entity("p"), change)
+    core.commit(alone)
+    assert set(core.namespace.entity("p").subscription("s").rules) == {"$default"}
     transaction = core.transaction()
     core.join(transaction, "q", "kept")
-    for topic in ("p", "t"):
-        with pytest.raises(InvalidOperation):
-            transaction.change_rule(core.namespace.entity(topic), RuleChange("s", "$Default", None))
+    with pytest.raises(InvalidOperation, match="another topic"):
+        transaction.change_rule(core.namespace.entity("t"), RuleChange("s", "$Default", None))
     core.commit(transaction)
     assert core.bodies("q") == ["kept"]
 

@@ -15,9 +15,11 @@ from tests.support.sim_store import Fault
 def test_d1_a_message_without_a_key_is_refused_on_a_partitioned_entity(core: CoreBus) -> None:
     core.queue("q", PARTITIONS)
     transaction = core.transaction()
-    with pytest.raises(InvalidOperation):
+    with pytest.raises(InvalidOperation, match="must have a partition key"):
         core.join(transaction, "q", message_id="no key here")
     core.join(transaction, "q", "kept", partition_key="k")
+    with pytest.raises(InvalidOperation, match="must have a partition key"):
+        core.join(transaction, "q", message_id="nor here")
     core.commit(transaction)
     assert core.bodies("q") == ["kept"]
 
@@ -66,11 +68,17 @@ def test_d3_a_session_aware_entity_wants_a_session_id(core: CoreBus) -> None:
 
 
 def test_d4_two_sessions_of_a_partitioned_entity_are_refused_in_one_transaction(core: CoreBus) -> None:
+    """Also two that live in one partition, where the broker could do it: whether it works must not be chance."""
     core.queue("q", PARTITIONS, requires_session=True)
+    home = core.partition("q", "s").index
+    twin = next(k for k in (f"s{n}" for n in range(1_000)) if core.partition("q", k).index == home)
     transaction = core.transaction()
     core.join(transaction, "q", "a", session_id="s")
-    with pytest.raises(InvalidOperation):
-        core.join(transaction, "q", "b", session_id="t")
+    for other in (twin, "elsewhere"):
+        with pytest.raises(InvalidOperation):
+            core.join(transaction, "q", "b", session_id=other)
+    core.commit(transaction)
+    assert core.bodies("q") == ["a"]
 
 
 def test_d4_two_sessions_of_a_plain_entity_work(core: CoreBus) -> None:

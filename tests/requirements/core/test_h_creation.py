@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
+from polybus.errors import ArgumentError
 from polybus.gateway.config.file import load
+from polybus.gateway.config.model import ConfigFile
 from polybus.namespace.entities.description import QueueDescription
 from polybus.namespace.entities.tiers import STANDARD
 from polybus.promise import spawn
@@ -53,3 +57,34 @@ def test_h5_what_a_crash_has_interrupted_is_completed_at_the_next_start(core: Co
     core.run(2)
     assert core.bodies("last") == ["moved"]
     assert "sub" in core.namespace.entity("topic").subscriptions
+
+
+@pytest.mark.parametrize("element", ["EnablePartitioning", "RequiresSession", "RequiresDuplicateDetection"])
+@pytest.mark.parametrize("declared", [True, False])
+def test_h5_a_file_that_contradicts_what_cannot_be_changed_is_refused(
+    core: CoreBus, element: str, declared: bool
+) -> None:
+    """Plain where the file says partitioned: to keep it silently would be another bus than the file describes."""
+    core.bus.tier = STANDARD
+    core.do(provision(core.bus, declaring({element: not declared})))
+    core.sent("by-file", "kept", session_id="s")
+    core.do(provision(core.bus, declaring({element: not declared, "MaxDeliveryCount": 7})))
+    with pytest.raises(ArgumentError, match=f"'by-file' exists with another {element}"):
+        core.do(provision(core.bus, declaring({element: declared})))
+    assert core.bodies("by-file") == ["kept"]
+    described = core.namespace.entity("by-file").description
+    assert isinstance(described, QueueDescription)
+    assert described.max_delivery_count == 3, "what may differ is kept"
+
+
+def test_h5_a_file_that_declares_a_topic_where_there_is_a_queue_is_refused(core: CoreBus) -> None:
+    core.bus.tier = STANDARD
+    core.do(provision(core.bus, declaring({})))
+    topic = {"Name": "sim", "Topics": [{"Name": "by-file", "Subscriptions": [{"Name": "sub"}]}]}
+    with pytest.raises(ArgumentError, match="cannot be turned into another entity"):
+        core.do(provision(core.bus, load(json.dumps({"UserConfig": {"Namespaces": [topic]}}), "config.json")))
+
+
+def declaring(properties: dict[str, object]) -> ConfigFile:
+    namespace = {"Name": "sim", "Queues": [{"Name": "by-file", "Properties": properties}]}
+    return load(json.dumps({"UserConfig": {"Namespaces": [namespace]}}), "config.json")

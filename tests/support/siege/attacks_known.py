@@ -9,6 +9,7 @@ from polybus.amqp.performatives import Attach, Begin
 from polybus.amqp.terminus import Coordinator, Source, Target
 from polybus.amqp.traffic import Disposition, Transfer
 from polybus.amqp.types import Symbol
+from polybus.limits import AMQP_BATCH_MESSAGES
 from polybus.message.message import build
 from tests.support.siege.attack import MB, Attack, Scene
 from tests.support.siege.peer import Peer, request
@@ -66,7 +67,7 @@ def batch(scene: Scene) -> None:
     one = b"\x00\x53\x75\xa0" + bytes((len(SMALL),)) + SMALL
     with scene.known() as peer:
         _sender(peer)
-        payload = one * min(10_000, 250_000 // len(one))
+        payload = one * AMQP_BATCH_MESSAGES
         for place in range(0, len(payload), 60_000):
             part = payload[place : place + 60_000]
             peer.say(Transfer(0, 0, b"t", BATCH_FORMAT, False, place + 60_000 < len(payload)), payload=part)

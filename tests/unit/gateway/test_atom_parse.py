@@ -261,14 +261,15 @@ def test_message_size_is_refused_before_its_version(version: str) -> None:
         assert description.max_message_size_in_kilobytes == 256
 
 
-def test_partitioning_is_ignored_before_its_version() -> None:
+def test_partitioning_is_refused_before_its_version() -> None:
     body = queue_body("<EnablePartitioning>true</EnablePartitioning>")
-    early = parse_entity(body, "q", "2012-08")
-    assert early.description == QueueDescription(path="q")
-    assert "EnablePartitioning" not in early.given
+    with pytest.raises(ArgumentError, match="2013-10"):
+        parse_entity(body, "q", "2012-08")
     assert parse_entity(body, "q", "2013-10").description == QueueDescription(path="q", enable_partitioning=True)
     plain = queue_body("<EnablePartitioning>false</EnablePartitioning>")
-    assert parse_entity(plain, "q", "2012-08").description == QueueDescription(path="q")
+    early = parse_entity(plain, "q", "2012-08")
+    assert early.description == QueueDescription(path="q")
+    assert "EnablePartitioning" not in early.given
 
 
 WRONG_DOCUMENTS = [

@@ -41,6 +41,7 @@ from polybus.gateway.amqp.errors import amqp_error, new_tracking_id
 from polybus.gateway.amqp.link_end import LinkEnd, SessionLinks
 from polybus.gateway.amqp.on_demand import Maker
 from polybus.gateway.amqp.requests import ReplyLink
+from polybus.gateway.amqp.sent_messages import BATCH_FORMAT
 from polybus.gateway.amqp.transactions import ClientTransactions
 from polybus.gateway.gateway import Gateway, Grant
 from polybus.gateway.sas import Rights
@@ -401,7 +402,7 @@ class AmqpEndpoint:
             if isinstance(event, Disposed) and until_s is not None:
                 self._dispose(event, until_s)
             else:
-                self._handle(event)
+                self._handle(event, until_s)
         except Exception as error:
             log.exception("an event could not be handled", extra={"connection": self.id})
             self._close(error)
@@ -419,11 +420,14 @@ class AmqpEndpoint:
                 self._work.appendleft(rest)
                 return
 
-    def _handle(self, event: ProtocolEvent) -> None:
+    def _handle(self, event: ProtocolEvent, until_s: float | None) -> None:
         if isinstance(event, IncomingDelivery):
             end = event.link.context
             if isinstance(end, LinkEnd):
-                end.delivered(event)
+                if event.message_format == BATCH_FORMAT and until_s is not None and not end.unpacked(event, until_s):
+                    self._work.appendleft(event)  # it stays first in line
+                else:
+                    end.delivered(event)
         elif isinstance(event, Disposed):
             self._disposed(event)
         elif isinstance(event, CreditChanged):

@@ -76,6 +76,11 @@ class LinkEnd:
 
     # What happens on the link
 
+    def unpacked(self, delivery: IncomingDelivery, until_s: float) -> bool:
+        """Whether a batch can be handed over now; False where it takes another turn of the loop to take it apart."""
+        del delivery, until_s
+        return True
+
     def delivered(self, delivery: IncomingDelivery) -> None:
         """The peer has sent something."""
         raise NotImplementedError

@@ -13,14 +13,14 @@ from polybus.errors import ArgumentError, ArgumentOutOfRange, InvalidOperation
 from polybus.gateway.amqp.call import ManagementCall, ManagementReply, nothing
 from polybus.gateway.amqp.sent_messages import check_properties, client_message
 from polybus.gateway.amqp.settling import Decision, count, properties_of, settle
-from polybus.limits import AMQP_DELETED_PREMIUM, AMQP_DELETED_STANDARD, AMQP_PEEKED_MESSAGES
+from polybus.limits import AMQP_DELETED_PREMIUM, AMQP_DELETED_STANDARD, AMQP_PEEKED_MESSAGES, AMQP_TURN_MADE
 from polybus.message.message import Message
 from polybus.message.outcome import ABANDON, COMPLETE, DEAD_LETTER, DEFER
 from polybus.message.peeked import Peeked
 from polybus.message.rendering import STATE_SCHEDULED, render
 from polybus.namespace.delivery import entity_verbs
 from polybus.namespace.delivery.source import Delivery
-from polybus.promise import Promise
+from polybus.promise import Promise, pause
 
 _LONG: Final = 0x81
 _TIMESTAMP: Final = 0x83
@@ -154,9 +154,12 @@ async def _settle_all(call: ManagementCall, deliveries: list[Delivery], decision
 
 
 async def schedule(call: ManagementCall) -> ManagementReply:
-    messages = [_scheduled(item) for item in call.items("messages")]
-    for message in messages:
-        check_properties(message)
+    messages: list[Message] = []
+    for item in call.items("messages"):
+        messages.append(_scheduled(item))
+        check_properties(messages[-1])
+        if len(messages) % AMQP_TURN_MADE == 0:
+            await pause(call.namespace.bus.loop, 0)
     txn_id = call.txn_id
     if txn_id is None:
         numbers = await entity_verbs.schedule(call.namespace, call.entity, messages)

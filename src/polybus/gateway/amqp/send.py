@@ -18,7 +18,13 @@ from polybus.errors import DuplicateDropped, MessageTooLarge, NotImplementedByBu
 from polybus.gateway.amqp.addresses import LinkNode
 from polybus.gateway.amqp.errors import new_tracking_id, rejected
 from polybus.gateway.amqp.link_end import LinkEnd
-from polybus.gateway.amqp.sent_messages import BATCH_FORMAT, batch_messages, check_properties, client_message
+from polybus.gateway.amqp.sent_messages import (
+    BATCH_FORMAT,
+    Batch,
+    batch_messages,
+    check_properties,
+    client_message,
+)
 from polybus.gateway.sas import Rights
 from polybus.gateway.stats import EntityStats
 from polybus.gateway.telemetry import TracedSend
@@ -76,13 +82,15 @@ def _dropped(numbers: object) -> PolybusError | None:
 class SendingLink(LinkEnd):
     """What links to one entity and links without a target have in common."""
 
-    __slots__ = ("_incoming", "namespace")
+    __slots__ = ("_batch", "_incoming", "namespace")
 
     def __init__(
         self, endpoint: AmqpEndpoint, link: IncomingLink, place: LinkNode | None, namespace: Namespace
     ) -> None:
         super().__init__(endpoint, link, place, Rights.SEND)
         self._incoming = link
+        self._batch: Batch | None = None
+        """The one that is being taken apart."""
         self.namespace = namespace
 
     def accept(self, size: int, properties: dict[object, object]) -> None:
@@ -98,11 +106,25 @@ class SendingLink(LinkEnd):
     def stats_of(self, entity: Entity) -> EntityStats:
         return self.endpoint.gateway.stats.entity(self.namespace.name, entity.name)
 
-    def delivered(self, delivery: IncomingDelivery) -> None:
+    def unpacked(self, delivery: IncomingDelivery, until_s: float) -> bool:
+        """Takes a batch apart for as long as the turn lasts; what is wrong with it `delivered` finds again."""
+        batch = self._batch
+        if batch is None:
+            if delivery.oversized:
+                return True
+            batch = self._batch = Batch(delivery.payload)
         try:
-            messages = self._messages(delivery)
-            for message in messages:
-                check_properties(message)
+            while not batch.take_apart():
+                if time.perf_counter() > until_s:
+                    return False
+        except PolybusError:
+            self._batch = None
+        return True
+
+    def delivered(self, delivery: IncomingDelivery) -> None:
+        batch, self._batch = self._batch, None
+        try:
+            messages = self._messages(delivery) if batch is None else batch.messages
             if self.endpoint.stopping:
                 raise ServerBusy("The bus is shutting down; try again.")
             self.send(delivery, messages)
@@ -115,7 +137,9 @@ class SendingLink(LinkEnd):
             where = "" if self.place is None else f" on '{self.place.path}'"
             raise MessageTooLarge(f"The message exceeds the limit of {size} bytes{where}.")
         if delivery.message_format <= 0:
-            return [client_message(delivery.payload)]
+            message = client_message(delivery.payload)
+            check_properties(message)
+            return [message]
         if delivery.message_format == BATCH_FORMAT:
             return batch_messages(delivery.payload)
         raise NotImplementedByBus(f"The message format 0x{delivery.message_format:x} is not supported.")

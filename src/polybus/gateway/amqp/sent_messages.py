@@ -12,7 +12,7 @@ from typing import Final
 
 from polybus.amqp.codec import decode, encode, skip
 from polybus.errors import MessageTooLarge, ProtocolError, QuotaExceeded
-from polybus.limits import AMQP_BATCH_MESSAGES, PROPERTIES_BYTES, PROPERTY_BYTES
+from polybus.limits import AMQP_BATCH_MESSAGES, AMQP_TURN_DISPOSED, PROPERTIES_BYTES, PROPERTY_BYTES
 from polybus.message.message import DATA, DELIVERY_ANNOTATIONS, HEADER, Message
 from polybus.message.sections import descriptor
 
@@ -47,23 +47,45 @@ def _last_section(raw: bytes) -> int:
 
 
 def batch_messages(payload: bytes) -> list[Message]:
-    """The messages inside a batch; its own header and properties are only copies of the first one's."""
-    messages: list[Message] = []
-    pos = 0
-    while pos < len(payload):
-        if payload[pos] != 0:
-            raise ProtocolError("amqp:decode-error", "a section of a batch does not begin with a descriptor")
-        code, pos = decode(payload, pos + 1)
-        if code != DATA:
-            pos = skip(payload, pos)
-            continue
-        value, pos = decode(payload, pos)
-        if not isinstance(value, bytes):
-            raise ProtocolError("amqp:decode-error", "a batch holds its messages in data sections")
-        if len(messages) == AMQP_BATCH_MESSAGES:
-            raise QuotaExceeded(f"A batch may have {AMQP_BATCH_MESSAGES} messages.")
-        messages.append(client_message(value))
-    return messages
+    """The messages inside a batch, all at once."""
+    batch = Batch(payload)
+    while not batch.take_apart():
+        pass
+    return batch.messages
+
+
+class Batch:
+    """A batch that is taken apart bit by bit; its own header and properties are only copies of the first message's."""
+
+    __slots__ = ("_at", "_payload", "messages")
+
+    def __init__(self, payload: bytes) -> None:
+        self._payload = payload
+        self._at = 0
+        self.messages: list[Message] = []
+
+    def take_apart(self) -> bool:
+        """Makes a few messages more; True where there are no others."""
+        payload, at = self._payload, self._at
+        for _ in range(AMQP_TURN_DISPOSED):
+            if at >= len(payload):
+                return True
+            if payload[at] != 0:
+                raise ProtocolError("amqp:decode-error", "a section of a batch does not begin with a descriptor")
+            code, at = decode(payload, at + 1)
+            if code != DATA:
+                at = skip(payload, at)
+                continue
+            value, at = decode(payload, at)
+            if not isinstance(value, bytes):
+                raise ProtocolError("amqp:decode-error", "a batch holds its messages in data sections")
+            if len(self.messages) == AMQP_BATCH_MESSAGES:
+                raise QuotaExceeded(f"A batch may have {AMQP_BATCH_MESSAGES} messages.")
+            message = client_message(value)
+            check_properties(message)
+            self.messages.append(message)
+        self._at = at
+        return False
 
 
 def check_properties(message: Message) -> None:

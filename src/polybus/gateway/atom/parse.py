@@ -69,8 +69,9 @@ def parse_entity(body: bytes, path: str, api_version: str = "") -> Sent:
     if api_version and api_version < MESSAGE_SIZE_SINCE and MESSAGE_SIZE.element in given:
         raise ArgumentError(f"The property '{MESSAGE_SIZE.element}' needs api-version {MESSAGE_SIZE_SINCE}.")
     if api_version and api_version < PARTITIONING_SINCE:
-        # The element did not exist then, and elements that are not known are ignored (A6).
-        values.pop("enable_partitioning", None)
+        # The element did not exist then. Who asks for partitions all the same must not get a plain entity (A6).
+        if values.pop("enable_partitioning", False):
+            raise ArgumentError(f"The property 'EnablePartitioning' needs api-version {PARTITIONING_SINCE}.")
         given -= {"EnablePartitioning"}
     return Sent(kind(path=path, **values), given)
 

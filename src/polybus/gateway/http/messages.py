@@ -6,6 +6,7 @@ by its lock's token alone; the id beside it in the URL must only be its own.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import time
@@ -110,8 +111,6 @@ async def _send(request: MessageCall) -> Response:
     if request.address != Address(request.address.entity):
         raise InvalidOperation(f"Messages cannot be sent to '{request.address.path}'.")
     messages = await _messages(request, entity)
-    for message in messages:
-        check_properties(message)
     if request.call.gateway.stopping:
         raise ShuttingDown("The bus is shutting down. Try again.")
     started_s = time.perf_counter()
@@ -132,20 +131,33 @@ async def _messages(request: MessageCall, entity: Entity) -> list[Message]:
     content_type = call.headers.get("content-type")
     if (content_type or "").strip().lower() == BATCH_TYPE:
         # JSON and base64 take more room than what they stand for.
-        return _batch(await call.body(2 * largest, MessageTooLarge(text)))
+        return await _batch(await call.body(2 * min(largest, limits.PREMIUM_MESSAGE_BYTES), MessageTooLarge(text)))
     body = await call.body(largest, MessageTooLarge(text))
     properties = broker_properties(call.headers.get(BROKER_PROPERTIES.lower()))
     application = custom_properties(call.cased_headers, strict=request.strict)
-    return [message_from(body, properties, application, content_type)]
+    message = message_from(body, properties, application, content_type)
+    check_properties(message)
+    return [message]
 
 
-def _batch(body: bytes) -> list[Message]:
+async def _batch(body: bytes) -> list[Message]:
+    """The messages of a batch, made in several turns of the loop."""
     items = parse_json(body, "batch")
     if not isinstance(items, list) or not items:
         raise ArgumentError("A batch is a JSON array of at least one message.")
     if len(items) > limits.HTTP_BATCH_MESSAGES:
         raise ArgumentError(f"A batch may have {limits.HTTP_BATCH_MESSAGES} messages.")
-    return [_batched(item, number) for number, item in enumerate(items)]
+    messages: list[Message] = []
+    until_s = 0.0
+    for number, item in enumerate(items):
+        if time.perf_counter() > until_s:
+            await asyncio.sleep(0)
+            until_s = time.perf_counter() + limits.AMQP_TURN_SECONDS
+        messages.append(_batched(item, number))
+        check_properties(messages[-1])
+    if len(messages) > limits.AMQP_TURN_MADE:
+        await asyncio.sleep(0)  # to store them takes a turn of its own
+    return messages
 
 
 def _batched(item: object, number: int) -> Message:

@@ -16,6 +16,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from uuid import uuid4
 
+from polybus import limits
 from polybus.amqp.types import Timestamp
 from polybus.errors import ArgumentError
 from polybus.gateway.durations import ms_from_date_time
@@ -63,11 +64,17 @@ def broker_properties(header: str | None) -> Any:
 
 
 def parse_json(text: str | bytes, what: str) -> Any:
-    """A JSON value from a client; ArgumentError for what is not one, or nests too deep to be read."""
+    """A JSON value from a client; ArgumentError for what is not one, nests too deep or has too many values to be read."""
+    if len(text) > limits.JSON_DENSE_BYTES and _separators(text) > limits.JSON_VALUES:
+        raise ArgumentError(f"The {what} has too many values; {limits.JSON_VALUES} are allowed.")
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise ArgumentError(f"The {what} cannot be read as JSON.") from None
+
+
+def _separators(text: str | bytes) -> int:
+    return text.count(",") if isinstance(text, str) else text.count(b",")
 
 
 def _refuse_constant(name: str) -> None:

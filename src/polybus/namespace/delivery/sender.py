@@ -15,7 +15,7 @@ from polybus.errors import MessageTooLarge, PartitionUnavailable, PolybusError, 
 from polybus.hashing import partition_for
 from polybus.hosting.partition_client import PartitionClient, UnkeyedSend
 from polybus.hosting.store_host import InDoubt
-from polybus.limits import REROUTE_MS
+from polybus.limits import REROUTE_MS, RULE_BATCH_ASKED
 from polybus.message.message import Message
 from polybus.namespace.delivery.holding import HeldSends
 from polybus.namespace.delivery.routing import batch_key, key_of
@@ -86,6 +86,16 @@ class _Reroute(UnkeyedSend):
                 self.doubts.marked(store_id, self.partition.store.store_id)
 
 
+def _check_rules(entity: Entity, messages: int) -> None:
+    """A batch is judged and stored in one step: how long that takes is bounded (`limits.RULE_BATCH_ASKED`)."""
+    rules = entity.settings.rules.asked
+    if messages * rules > RULE_BATCH_ASKED:
+        raise MessageTooLarge(
+            f"A batch of {messages} messages is too large for the {rules} SQL rules of '{entity.name}': it may have"
+            f" {max(RULE_BATCH_ASKED // rules, 1)}."
+        )
+
+
 class Sender:
     def __init__(self, doubts: Doubts, loop: Loop, clock: Clock) -> None:
         self._doubts = doubts
@@ -110,6 +120,8 @@ class Sender:
                 f"The received message (size: {size} bytes) exceeds the limit ({entity.max_message_bytes} bytes) on"
                 f" '{entity.name}'."
             )
+        if len(messages) > 1 and entity.is_topic:
+            _check_rules(entity, len(messages))
         if not messages:
             reply(context, [], None)
         elif len(entity.partitions) == 1:

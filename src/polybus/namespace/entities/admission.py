@@ -7,7 +7,7 @@ partitions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
@@ -80,13 +80,31 @@ def check_update(old: Description, new: Description) -> None:
     """Raise ArgumentError if `new` changes what was fixed when the entity was created."""
     _check_same_entity(old, new)
     kind = kind_name(old)
-    for item in properties_of(old):
-        if item.fixed and getattr(old, item.attribute) != getattr(new, item.attribute):
-            if item.element == "EnablePartitioning":
-                raise ArgumentError(f"Partitioning cannot be changed for {kind}.")
-            raise ArgumentError(f"The value for the {item.element} property of an existing {kind} cannot be changed.")
+    for element in _contradictions(old, new):
+        if element == "EnablePartitioning":
+            raise ArgumentError(f"Partitioning cannot be changed for {kind}.")
+        raise ArgumentError(f"The value for the {element} property of an existing {kind} cannot be changed.")
     if getattr(old, "partition_count", 1) != getattr(new, "partition_count", 1):
         raise ArgumentError(f"The number of partitions cannot be changed for {kind}.")
+
+
+def check_declared(old: Description, declared: Description, tier: Tier) -> None:
+    """Raise ArgumentError if a file declares what exists as something that it can never become (A5, H5)."""
+    _check_same_entity(old, declared)
+    for element in _contradictions(old, declared):
+        if element == "EnablePartitioning" and tier.always_partitioned:
+            continue  # there the file has no say
+        raise ArgumentError(
+            f"The {kind_name(old)} '{'/'.join(_identity(old))}' exists with another {element} than the file declares,"
+            " and that cannot be changed: change the file, or delete the entity."
+        )
+
+
+def _contradictions(old: Description, new: Description) -> Iterator[str]:
+    """The elements of what was fixed at creation in which the two differ."""
+    for item in properties_of(old):
+        if item.fixed and getattr(old, item.attribute) != getattr(new, item.attribute):
+            yield item.element
 
 
 def _check_same_entity(old: Description, new: Description) -> None:
