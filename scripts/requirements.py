@@ -1,8 +1,8 @@
-"""Makes docs/requirements.md: each requirement, the tests that prove it, and what came of them.
+"""Makes docs/requirements.md: each requirement and the tests that prove it.
 
-`python scripts/requirements.py` runs the tests under tests/requirements and writes the page. With `--no-run` the
-results of the page as it stands are kept and only its tests are brought up to date. A test proves the requirements
-whose ids begin its name: test_b8_b9_… proves B8 and B9.
+`python scripts/requirements.py` writes the page, runs the tests and prints what came of each requirement; it ends with 1
+where one failed. The page itself has no results: they would be those of another commit. With `--no-run` only the page is
+written. A test proves the requirements whose ids begin its name: test_b8_b9_… proves B8 and B9.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ PLACES = (FOLDER, BROWSER, ROOT / "tests" / "unit" / "gateway", ROOT / "tests" /
 """Where tests carry ids in their names. Those of the first two are run for the page."""
 ID = re.compile(r"[a-h]\d+")
 TEST = re.compile(r"^\s*(?:async )?def (test_(?:[a-h]\d+_)+\w+)", re.MULTILINE)
-ROW = re.compile(r"^\| ([A-Z]\d+) \|.*\| ([^|]*) \|$", re.MULTILINE)
 HEAD = """# The requirements and their proof
 
 Every requirement has an id, and every test that proves it carries the id in its name. The tests of
 `tests/requirements` go through the official SDK, HTTP or raw AMQP to a real server with real stores, and take stores
 away from it. Those of `tests/requirements/core` ask the namespace itself, below the network, in virtual time, over
 stores in memory and over RocksDB. Those of `tests/browser` click through the console in Chromium. This page is made by
-`scripts/requirements.py`; a test keeps it up to date.
+`scripts/requirements.py`, which also runs the tests and says what came of each requirement; a test keeps it up to date.
+`scripts/mutations.py` takes the rules of each requirement away, one at a time, and sees that its tests notice.
 
-| id | requirement | tests | result |
-| --- | --- | --- | --- |
+| id | requirement | tests |
+| --- | --- | --- |
 """
 
 Requirements = dict[str, dict[str, Any]]
@@ -65,10 +65,8 @@ def ids_of(name: str) -> list[str]:
     return found
 
 
-def results(run: bool) -> dict[str, str]:
+def results() -> dict[str, str]:
     """The result of each test by its name, parameters and classes left out; the worst of several counts."""
-    if not run:
-        return {}
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [
@@ -95,33 +93,20 @@ def results(run: bool) -> dict[str, str]:
         return found
 
 
-def verdict(row: dict[str, Any], tests: list[str], found: dict[str, str], before: str) -> str:
-    if not tests and "open" in row:
-        return f"open: {row['open']}"
+def verdict(tests: list[str], found: dict[str, str]) -> str:
+    """What came of a requirement's tests; the worst counts."""
     ran = [found[name] for name in (test.partition("::")[2] for test in tests) if name in found]
-    said = next((each for each in ("failed", "skipped", "passed") if each in ran), "")
-    result = said or before.partition(";")[0] or ("not run" if tests else "see there")
-    return f"{result}; open: {row['open']}" if "open" in row else result
+    return next((each for each in ("failed", "skipped", "passed") if each in ran), "not run")
 
 
-def page(run: bool) -> str:
+def page() -> str:
     tests = tests_by_id()
-    found = results(run)
-    before = dict(ROW.findall(PAGE.read_text(encoding="utf-8"))) if PAGE.exists() else {}
     lines = []
     for key, row in requirements().items():
-        own = tests.get(key, [])
-        shown = [f"`{test}`" for test in own] + [f"`{path}`" for path in row.get("also", [])]
-        says = " ".join(row["says"].split())
-        lines.append(
-            f"| {key} | {says} | {'<br>'.join(shown) or '-'} | {verdict(row, own, found, before.get(key, ''))} |"
-        )
+        shown = [f"`{test}`" for test in tests.get(key, [])] + [f"`{path}`" for path in row.get("also", [])]
+        shown += [f"open: {row['open']}"] if "open" in row else []
+        lines.append(f"| {key} | {' '.join(row['says'].split())} | {'<br>'.join(shown) or '-'} |")
     return HEAD + "\n".join(lines) + "\n"
-
-
-def without_results(text: str) -> str:
-    """The page as far as it can be told without running anything."""
-    return "\n".join(line.rpartition(" | ")[0] for line in text.splitlines())
 
 
 def unproven() -> list[str]:
@@ -130,10 +115,17 @@ def unproven() -> list[str]:
     return [key for key, row in requirements().items() if not (tests.get(key) or row.get("also") or row.get("open"))]
 
 
-def main() -> None:
-    PAGE.write_text(page(run="--no-run" not in sys.argv[1:]), encoding="utf-8")
+def main() -> int:
+    PAGE.write_text(page(), encoding="utf-8")
     print(f"{PAGE.relative_to(ROOT)} is written; without proof: {', '.join(unproven()) or 'none'}")
+    if "--no-run" in sys.argv[1:]:
+        return 0
+    tests, found = tests_by_id(), results()
+    verdicts = {key: verdict(tests.get(key, []), found) for key in requirements()}
+    for key, said in verdicts.items():
+        print(f"{key}: {said}")
+    return 1 if "failed" in verdicts.values() else 0
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())
