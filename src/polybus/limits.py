@@ -82,6 +82,9 @@ RULE_BATCH_ASKED = 200_000
 """SQL rules that all messages of one batch ask together, 100 messages of a topic with 2,000: a batch is judged and stored
 in one step of the loop, all or none. Past it the batch is refused, and its sender divides it."""
 
+NETWORK_RULES = 128
+"""IP rules of one namespace, as the cloud has it: each connection, and each request over HTTP, is judged by them."""
+
 # --- Descriptions and names (namespace), documents and tokens (gateway) ---
 LOCK_MS_MIN = 5_000
 LOCK_MS_MAX = 300_000

@@ -16,7 +16,7 @@ import resource
 import shutil
 import socket
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -31,7 +31,7 @@ from polybus.gateway.config.file import ConfigFile
 from polybus.gateway.gateway import Gateway
 from polybus.gateway.http.faults import StoreFaults
 from polybus.gateway.jwt_tokens import JwtSettings, JwtVerifier
-from polybus.gateway.listener import Listener, Network
+from polybus.gateway.listener import Listener
 from polybus.gateway.servers import amqp_protocol, http_protocol
 from polybus.gateway.tls import certificate_names, ensure_certificates, server_context, trust_lines
 from polybus.hosting.catalogue import Catalogue
@@ -41,6 +41,7 @@ from polybus.hosting.store_host import StoreHost
 from polybus.memory import return_memory
 from polybus.namespace.bus import Bus
 from polybus.namespace.entities.description import AccessRight, AuthorizationRule
+from polybus.namespace.entities.network_rules import Network
 from polybus.namespace.entities.tiers import STANDARD, Tier
 from polybus.provisioning import provision
 from polybus.store.base import Store
@@ -92,6 +93,10 @@ class NodeOptions:
     http_port: int | None = 5300
     tls_port: int | None = 5671
     keys: list[AuthorizationRule] = field(default_factory=list)
+    key_files: list[Path] = field(default_factory=list)
+    """Where some of the keys come from: they are read again when one is changed."""
+    read_keys: Callable[[], list[AuthorizationRule]] | None = None
+    """Gives the keys as they are now."""
     tier: Tier = STANDARD
     namespaces: list[str] = field(default_factory=lambda: [DEFAULT_NAMESPACE])
     config: ConfigFile | None = None
@@ -331,8 +336,9 @@ class Node:
         return server_context(files.certificate, files.key, options.client_authority)
 
     def reload(self) -> None:
-        """Takes certificates as they are on disk now, for those who connect from now on. What cannot be used leaves
-        everything as it is."""
+        """Takes certificates as they are on disk now, for those who connect from now on, and keys, for everybody. What
+        cannot be used leaves everything as it is."""
+        self._reload_keys()
         try:
             tls = self.tls_context()
         except PolybusError as error:
@@ -342,12 +348,29 @@ class Node:
             listener.tls = tls
         log.warning("certificates were read again")
 
+    def _reload_keys(self) -> None:
+        """A key that is not in its file any more opens nothing, and ends the links that it has opened."""
+        options, before = self.options, self.options.keys
+        if options.read_keys is None:
+            return
+        try:
+            options.keys = options.read_keys()
+            self.check_keys()
+        except (PolybusError, OSError) as error:
+            options.keys = before
+            log.error("the keys stay as they were: %s", error)
+            return
+        if options.keys != before:
+            self.gateway.keys = self.common_keys()
+            for namespace in list(self.bus.namespaces.values()):
+                self.bus.access_changed(namespace)
+            log.warning("keys were read again: %d", len(options.keys))
+
     def _times(self) -> list[float]:
-        """When the certificates' files were changed; 0 for one that cannot be looked at just now."""
+        """When the files of certificates and keys were changed; 0 for one that cannot be looked at just now."""
         options = self.options
-        return [
-            _changed_at(path) for path in (options.certificate, options.certificate_key, options.client_authority)
-        ]
+        files = (options.certificate, options.certificate_key, options.client_authority, *options.key_files)
+        return [_changed_at(path) for path in files]
 
     async def _watch_issuer(self, verifier: JwtVerifier) -> None:
         """Issuers change their keys, and publish new ones before they sign with them."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from polybus.cli import contexts, nodes, pipelines, rules
+from polybus.cli import access, contexts, nodes, pipelines, rules
 from polybus.cli.backup import backup, restore
 from polybus.cli.bench import bench
 from polybus.cli.check import check
@@ -47,6 +47,7 @@ app.add_typer(entity_commands(QUEUE), name="queue")
 app.add_typer(entity_commands(TOPIC), name="topic")
 app.add_typer(entity_commands(SUBSCRIPTION), name="subscription")
 app.add_typer(rules.app, name="rule")
+app.add_typer(access.app, name="keys")
 app.add_typer(dead_letter, name="dead-letter")
 app.add_typer(scheduled, name="scheduled")
 app.add_typer(deferred, name="deferred")

@@ -163,8 +163,8 @@ def json_of(answer: Any) -> Any:
 def _refusal(answer: Any) -> str:
     try:
         error = answer.json()["error"]
-        return str(error["detail"])
-    except (ValueError, KeyError, TypeError):
+        return str(error.get("detail") or error["message"])
+    except (ValueError, KeyError, TypeError, AttributeError):
         return f"the bus answers {answer.status_code} to {answer.request.url.path}"
 
 

@@ -33,6 +33,11 @@ def gather_keys(
     return rules
 
 
+def key_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """What the environment says of keys, and nothing else of it."""
+    return {name: value for name, value in environment.items() if name.startswith(VARIABLE_PREFIX)}
+
+
 def _of_file(path: Path) -> Iterator[AuthorizationRule]:
     """One key on a line; blank lines and lines that begin with # do not count. No error repeats a line: it is a key."""
     try:

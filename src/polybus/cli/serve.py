@@ -8,13 +8,14 @@ import logging
 import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import polybus
-from polybus.cli.keys import gather_keys
+from polybus.cli.keys import gather_keys, key_variables
 from polybus.cli.logs import configure_logs
 from polybus.client.connection_string import broker_url, emulator_string
 from polybus.errors import ConfigError, PolybusError
@@ -157,6 +158,7 @@ def serve(
 
     configure_logs(log_form is LogForm.JSON, verbose)
     keep_to_ourselves()
+    read_keys = partial(gather_keys, key or [], key_file or [], key_variables(os.environ))
     try:
         given = {"stores": store or [], "catalogue": catalogue, "host": host, "workers": worker_count(workers) > 1}
         joined = _cluster(cluster, node, advertise, **given)
@@ -169,7 +171,9 @@ def serve(
             amqp_port=amqp_port if port is None else port,
             http_port=http_port if port is None else None,
             tls_port=tls_port if port is None else None,
-            keys=gather_keys(key or [], key_file or [], os.environ),
+            keys=read_keys(),
+            key_files=key_file or [],
+            read_keys=read_keys if key_file else None,
             tier=tier_named(tier, partitions=partitions, premium_partitions=premium_partitions),
             certificate=cert,
             certificate_key=cert_key,

@@ -143,6 +143,11 @@ class Gateway:
 
         return lookup
 
+    def check_address(self, namespace: Namespace, host: str | None) -> None:
+        """Unauthorized where the namespace's IP rules keep this address out; the answer says nothing of them."""
+        if not self.bus.access_rules.network_of(namespace).allow(host):
+            raise Unauthorized(f"Unauthorized access to '{namespace.name}'.")
+
     def check_token(self, namespace: Namespace, text: str | None, audience: str) -> Grant:
         """What a token allows on an audience; Unauthorized where it is missing, wrong or expired."""
         if text and not is_sas(text):

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 
 from polybus.errors import ConfigError
 from polybus.limits import HANDSHAKE_SECONDS, LISTEN_BACKLOG, TCP_SEGMENT_BYTES
+from polybus.namespace.entities.network_rules import Network, is_within
 
 ProtocolFactory = Callable[[], asyncio.Protocol]
 
@@ -28,23 +29,12 @@ _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 log = logging.getLogger(__name__)
 
 
-Network = ipaddress.IPv4Network | ipaddress.IPv6Network
-
-
 def networks_named(texts: Sequence[str]) -> list[Network]:
     """Addresses and networks as users write them: 10.0.0.7, 10.0.0.0/8, 2001:db8::/32."""
     try:
         return [ipaddress.ip_network(text.strip()) for text in texts]
     except ValueError as error:
         raise ConfigError(f"--allow-ip is an address or a network: {error}") from None
-
-
-def is_within(host: str, networks: Sequence[Network]) -> bool:
-    """Whether an address is in one of the networks; an IPv4 address in IPv6's clothes is what it is."""
-    address = ipaddress.ip_address(host.partition("%")[0])
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
-    return any(address in network for network in networks)
 
 
 class Listener:

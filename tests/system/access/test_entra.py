@@ -27,9 +27,10 @@ from jwt.algorithms import RSAAlgorithm
 
 from polybus.errors import ConfigError, Unauthorized
 from polybus.gateway.jwt_tokens import BUILT_IN, JwtSettings, JwtVerifier, jwt_settings, parse_role
-from polybus.gateway.listener import is_within, networks_named
+from polybus.gateway.listener import networks_named
 from polybus.gateway.sas import Rights
 from polybus.gateway.tls import ensure_certificates
+from polybus.namespace.entities.network_rules import is_within
 from polybus.testing.server import ServerProcess
 from tests.system.access.jwt_cases import ISSUER, OWNER, RECEIVER, SENDER, claims, options, signed, write_keys
 

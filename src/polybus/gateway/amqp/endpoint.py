@@ -119,6 +119,7 @@ class AmqpEndpoint:
         "_writing_paused",
         "access",
         "blocked",
+        "client_host",
         "connection",
         "gateway",
         "held_reply_bytes",
@@ -138,6 +139,8 @@ class AmqpEndpoint:
         self.namespace: Namespace = gateway.first_namespace
         self._named = False
         """Whether it is known which namespace the client means: by host name, by login, or by its first token."""
+        self.client_host: str | None = None
+        """The address of the client."""
         self.access = Access()
         self._transactions: ClientTransactions | None = None
         self.blocked = False
@@ -498,6 +501,7 @@ class AmqpEndpoint:
         if named is not None:
             self._named = True
             self.namespace = named
+            self.gateway.check_address(named, self.client_host)
             self.access.enter(named.name)
 
     def show(self, token: str, audience: str) -> Grant:
@@ -505,6 +509,7 @@ class AmqpEndpoint:
         namespace = self.namespace
         if not self._named:
             namespace = self.gateway.namespace_signing(token, audience)
+            self.gateway.check_address(namespace, self.client_host)
         grant = self.gateway.check_token(namespace, token, audience)
         self.connection.known = True
         self._named = True
@@ -512,8 +517,16 @@ class AmqpEndpoint:
         return grant
 
     def access_changed(self, namespace: Namespace) -> None:
-        """Keys are others now: what this client was allowed by one that is gone ends, link by link."""
-        if namespace is not self.namespace or not self.access.recheck(self._still_shown, self._still_logged_in):
+        """Keys or IP rules are others now: what this client was allowed by one that is gone ends, link by link."""
+        if namespace is not self.namespace:
+            return
+        if self._named:
+            try:
+                self.gateway.check_address(namespace, self.client_host)
+            except Unauthorized as error:
+                self._close(error)
+                return
+        if not self.access.recheck(self._still_shown, self._still_logged_in):
             return
         for end in self._ends():
             end.rights_lost("The key that this was allowed by was changed or removed.")

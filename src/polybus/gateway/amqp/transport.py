@@ -64,6 +64,8 @@ class AmqpProtocol(asyncio.Protocol):
         transport.set_write_buffer_limits(AMQP_UNSENT_BYTES)
         self._transport = transport
         self._endpoint = AmqpEndpoint(self._gateway, AsyncioTransport(transport), monotonic_ms())
+        peer = transport.get_extra_info("peername")
+        self._endpoint.client_host = str(peer[0]) if isinstance(peer, (tuple, list)) and peer else None
         self._arm()
 
     def data_received(self, data: bytes) -> None:

@@ -21,6 +21,8 @@ def authorize(call: HttpCall, path: str, needed: Rights) -> Grant:
 def allow(call: HttpCall, token: str | None, path: str, needed: Rights) -> Grant:
     """The same for a token that stands in some other header."""
     resource = f"sb://{call.namespace.name}/{path}"
+    if call.judges_address:
+        call.gateway.check_address(call.namespace, call.client_host)
     grant = call.gateway.check_token(call.namespace, _bare(token), resource)
     require(grant.rights, needed, resource)
     call.show_known()
@@ -31,6 +33,7 @@ def authorize_everywhere(call: HttpCall) -> None:
     """For what concerns the bus as a whole: Manage in every namespace of it."""
     token = _bare(call.headers.get("authorization"))
     for namespace in call.gateway.bus.namespaces.values():
+        call.gateway.check_address(namespace, call.client_host)
         resource = f"sb://{namespace.name}/"
         require(call.gateway.check_token(namespace, token, resource).rights, Rights.MANAGE, resource)
 

@@ -45,6 +45,8 @@ class HttpCall:
         self.query: dict[str, str] = {}
         self.namespace: Namespace = gateway.first_namespace
         """Until the request is checked: what it means is not looked at before its length is."""
+        self.judges_address = True
+        """Whether the IP rules of the namespace count."""
         self._receive = receive
         self._ended = not self._announces_body()
         self._disconnected = False
@@ -70,6 +72,12 @@ class HttpCall:
             raise refusal(415, "The request body must not be compressed.")
         self.query = _query(self.raw_query)
         self.namespace = self._meant()
+
+    @property
+    def client_host(self) -> str | None:
+        """The address of the client."""
+        client = self.scope.get("client")
+        return None if client is None else str(client[0])
 
     def show_known(self) -> None:
         """The client has shown who it is: its connection is not a stranger's any more."""

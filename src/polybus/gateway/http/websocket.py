@@ -46,7 +46,7 @@ async def handle_websocket(
         await _refuse(send, refused[0], f"{refused[1]} TrackingId:{tracking_id}")
         return
     await send({"type": "websocket.accept", "subprotocol": _protocol(scope)})
-    transport = WebSocketTransport(send, scope.get(ABORT))
+    transport = WebSocketTransport(send, scope.get(ABORT), scope.get("client"))
     protocol = AmqpProtocol(gateway, scope.get(KNOWN))
     transport.set_protocol(protocol)
     protocol.connection_made(transport)
@@ -114,9 +114,12 @@ async def _read(transport: WebSocketTransport, protocol: AmqpProtocol, receive: 
 class WebSocketTransport(asyncio.Transport):
     """A WebSocket as the AMQP side sees it: bytes are written at once and leave as fast as the client takes them."""
 
-    def __init__(self, send: Send, abort: Callable[[], None] | None = None) -> None:
-        """`abort` ends the connection under the WebSocket: a client that does not read would never see it closed."""
-        super().__init__()
+    def __init__(self, send: Send, abort: Callable[[], None] | None = None, client: object = None) -> None:
+        """`abort` ends the connection under the WebSocket: a client that does not read would never see it closed.
+
+        `client` is its address and port.
+        """
+        super().__init__({"peername": client})
         self._send = send
         self._abort = abort
         self._unsent: list[bytes] = []

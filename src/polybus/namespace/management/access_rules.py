@@ -1,4 +1,4 @@
-"""Authorization rules of namespaces that were made while the bus ran.
+"""Who may come into a namespace, as it was decided while the bus ran: authorization rules, and addresses.
 
 Rules that were given when the bus was started are not among them: they are changed where they were given. What is made
 here is kept in the catalogue and is in force when the change is on disk.
@@ -14,31 +14,39 @@ from polybus.hosting import catalogue as records
 from polybus.hosting.catalogue import Changes, decode
 from polybus.namespace.entities.codec import authorization_rule_from_dict, authorization_rule_to_dict
 from polybus.namespace.entities.description import AuthorizationRule
+from polybus.namespace.entities.network_rules import NetworkRules, network_rules_from_dict, network_rules_to_dict
 from polybus.namespace.entities.validation import authorization_violations
 from polybus.namespace.namespace import Namespace
 
 if TYPE_CHECKING:
     from polybus.namespace.bus import Bus
 
+EVERYBODY = NetworkRules()
+
 
 class AccessRules:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._rules: dict[str, tuple[AuthorizationRule, ...]] = {}
+        self._networks: dict[str, NetworkRules] = {}
 
     async def load(self) -> None:
         self._rules = {}
+        self._networks = {}
         for row in await self._bus.catalogue.rows(records.ACCESS):
             record = decode(row)
             name = record["namespace"].lower()
             self._rules[name] = tuple(authorization_rule_from_dict(rule) for rule in record["rules"])
+            if "network" in record:
+                self._networks[name] = network_rules_from_dict(record["network"])
 
     async def reload(self) -> None:
         """Another process has written them: what was allowed by a key that is gone ends."""
-        known = self._rules
+        known, before = self._rules, self._networks
         await self.load()
         for namespace in list(self._bus.namespaces.values()):
-            if known.get(namespace.name.lower()) != self._rules.get(namespace.name.lower()):
+            name = namespace.name.lower()
+            if known.get(name) != self._rules.get(name) or before.get(name) != self._networks.get(name):
                 self._bus.access_changed(namespace)
 
     def of(self, namespace: Namespace) -> tuple[AuthorizationRule, ...]:
@@ -49,13 +57,24 @@ class AccessRules:
         whole = tuple(self._with_keys(rule) for rule in rules)
         for violation in authorization_violations(whole):
             raise ArgumentError(violation.text)
+        await self._write(namespace, whole, self.network_of(namespace))
+
+    def network_of(self, namespace: Namespace) -> NetworkRules:
+        return self._networks.get(namespace.name.lower(), EVERYBODY)
+
+    async def set_network(self, namespace: Namespace, rules: NetworkRules) -> None:
+        """From now on clients come from these addresses; the connections of others end."""
+        await self._write(namespace, self.of(namespace), rules)
+
+    async def _write(self, namespace: Namespace, rules: tuple[AuthorizationRule, ...], network: NetworkRules) -> None:
+        name = namespace.name.lower()
         record: dict[str, Any] = {
             "namespace": namespace.name,
-            "rules": [authorization_rule_to_dict(rule) for rule in whole],
+            "rules": [authorization_rule_to_dict(rule) for rule in rules],
+            "network": network_rules_to_dict(network),
         }
-        key = records.ACCESS + namespace.name.lower().encode()
-        await self._bus.catalogue.write(Changes().put(key, record))
-        self._rules[namespace.name.lower()] = whole
+        await self._bus.catalogue.write(Changes().put(records.ACCESS + name.encode(), record))
+        self._rules[name], self._networks[name] = rules, network
         self._bus.access_changed(namespace)
 
     def _with_keys(self, rule: AuthorizationRule) -> AuthorizationRule:
