@@ -16,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import polybus
@@ -30,7 +31,8 @@ from polybus.namespace.entities.rule import (
     SqlFilterDescription,
 )
 from polybus.rows import Batch
-from polybus.store.rocks import RocksStore
+from polybus.store.base import Store
+from polybus.store.open import open_store
 
 BODY = b"b" * 1024
 RAW = build(BODY, message_id="m").raw
@@ -58,36 +60,33 @@ async def cpu_per_message(messages: int) -> float:
         return (time.process_time() - started) / (len(batches) * IN_FLIGHT) * 1e6
 
 
-def bare_store(folder: Path, stores: int, batches: int) -> float:
+def bare_stores(urls: list[str], batches: int) -> float:
     """Messages a second of bare stores with the same batches: put and delete of 1 KiB, one sync for each batch."""
-    opened = [RocksStore(folder / f"bare-{index}") for index in range(stores)]
+    opened = [open_store(url) for url in urls]
     value = b"v" * 1150
-    share = IN_FLIGHT // stores
-    started = time.perf_counter()
-    with_threads = []
-    import threading
+    share = IN_FLIGHT // len(opened)
 
-    def work(store: RocksStore) -> None:
+    def work(store: Store) -> None:
         for number in range(batches):
-            batch = Batch()
-            for item in range(share):
-                batch.put(b"k%016d" % (number * share + item), value)
-            store.commit(batch)
-            batch = Batch()
-            for item in range(share):
-                batch.delete(b"k%016d" % (number * share + item))
-            store.commit(batch)
+            keys = [b"k%016d" % (number * share + item) for item in range(share)]
+            put, delete = Batch(), Batch()
+            for key in keys:
+                put.put(key, value)
+                delete.delete(key)
+            store.commit(put)
+            store.commit(delete)
 
-    for store in opened:
-        thread = threading.Thread(target=work, args=(store,))
-        thread.start()
-        with_threads.append(thread)
-    for thread in with_threads:
-        thread.join()
+    started = time.perf_counter()
+    with ThreadPoolExecutor(len(opened)) as pool:
+        list(pool.map(work, opened))
     spent = time.perf_counter() - started
     for store in opened:
         store.close()
-    return batches * share * stores / spent
+    return batches * share * len(opened) / spent
+
+
+def bare_store(folder: Path, stores: int, batches: int) -> float:
+    return bare_stores([f"rocksdb:{folder / f'bare-{index}'}" for index in range(stores)], batches)
 
 
 async def synced(folder: Path, stores: int, partitions: int, messages: int) -> float:
