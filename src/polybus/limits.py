@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-INFINITE_MS = (2**63 - 1) // 10_000
+from typing import Final
+
+INFINITE_MS: Final = (2**63 - 1) // 10_000
 """Never, as a duration: .NET's TimeSpan.MaxValue, which counts 100 ns, in whole milliseconds."""
 
 # --- Messages (the cloud service's own quotas) ---
@@ -11,11 +13,11 @@ STANDARD_MESSAGE_BYTES = 256 * 1024
 PREMIUM_MESSAGE_BYTES = 1024 * 1024
 """Default of a premium entity's MaxMessageSizeInKilobytes."""
 PREMIUM_MESSAGE_BYTES_MAX = 100 * 1024 * 1024
-KEY_CHARACTERS = 128
+KEY_CHARACTERS: Final = 128
 """Longest message id, session id and partition key."""
-PROPERTIES_BYTES = 64 * 1024
+PROPERTIES_BYTES: Final = 64 * 1024
 """All properties of one message; more would let headers starve bodies."""
-PROPERTY_BYTES = 32 * 1024
+PROPERTY_BYTES: Final = 32 * 1024
 PEEK_PATIENCE_MS = 1_000
 """How long a peek waits for one partition before it asks the next: a disk that reads at all answers sooner (C4)."""
 PEEK_REPLY_BYTES = 256 * 1024
@@ -42,13 +44,13 @@ TRANSACTION_MS = 120_000
 TRANSACTION_MESSAGES = 100
 
 # --- amqp: what a peer may make us do ---
-AMQP_NESTING = 64
+AMQP_NESTING: Final = 64
 """Deepest nesting of lists, maps, arrays and described values; the Python SDK's decoder stops there too."""
 AMQP_ZERO_WIDTH_ITEMS = 16
 """Items of an array whose items take no bytes (null, true): their count is all there is to check it by."""
 
 # --- Sections of one message ---
-MESSAGE_SECTIONS = 4_096
+MESSAGE_SECTIONS: Final = 4_096
 """A body of many data sections is legal; unlimited ones burn CPU for each byte of input."""
 
 # --- A broker's memory ---
@@ -123,7 +125,7 @@ CONFIG_FILE_CHARACTERS = 16 * 1024 * 1024
 """10,000 entities with every property written out take about a third of it."""
 CONFIG_FILE_DEPTH = 64
 """The schema nests fourteen deep; the JSON reader recurses."""
-AMQP_FRAME_BYTES = 65_536
+AMQP_FRAME_BYTES: Final = 65_536
 """Our max-frame-size: what the cloud service says, and what a peer can make us hold before a frame is whole."""
 AMQP_FRAME_BYTES_BEFORE_OPEN = 4_096
 """Until a peer has opened. AMQP asks for 512; SDKs with long user agents and PLAIN passwords need more."""
@@ -137,7 +139,7 @@ AMQP_HANDLE_MAX = 255
 """Links of one session, less one: the cloud service's figure."""
 AMQP_LINKS_PER_CONNECTION = 5_000
 """Of all its sessions, refused ones included; else 5,000 sessions of 256 links would be a gigabyte of links."""
-AMQP_SESSION_WINDOW = 5_000
+AMQP_SESSION_WINDOW: Final = 5_000
 """Transfer frames that a peer may send before it hears from us: the cloud service's figure."""
 AMQP_UNSETTLED_OVERRUN = 10_000
 """Unanswered deliveries of a session beyond the credit of its links; the Python SDK does not count credit."""
@@ -157,21 +159,23 @@ AMQP_STRANGER_LINKS = 32
 AMQP_PERFORMATIVE_BYTES = 16 * 1024
 """An open, begin, attach, flow, detach, end or close: the longest that clients write names a filter of 1,024 characters
 and a few addresses. What is decoded takes up to sixty times its bytes, so it is refused unread."""
-AMQP_TURN_FRAMES = 256
-AMQP_TURN_FIELD_BYTES = 32 * 1024
+AMQP_TURN_FRAMES: Final = 256
+AMQP_TURN_FIELD_BYTES: Final = 32 * 1024
 """Frames, and bytes of their fields without payloads, that are read of one connection in one turn of the loop: a few
 milliseconds at the worst. Others get their turn before the next."""
-AMQP_TURN_SECONDS = 0.005
+AMQP_TURN_SECONDS: Final = 0.005
 """How long one connection's events are worked on before others get their turn."""
 AMQP_TURN_MADE = 500
 """Messages of one request that are made in one turn of the loop: two milliseconds."""
-AMQP_TURN_DISPOSED = 64
+AMQP_TURN_EVENTS: Final = 8
+"""Deliveries of a client that are taken before that time is looked at again: reading the clock costs, too."""
+AMQP_TURN_DISPOSED: Final = 64
 """Deliveries of one disposition that are settled before that time is looked at again; one may name thousands."""
 AMQP_HELD_DELIVERIES = 100
 """Deliveries that a peer may send on a link before we have answered its attach."""
-AMQP_CACHED_SHAPES = 8
+AMQP_CACHED_SHAPES: Final = 8
 """Shapes of transfers or dispositions that a session remembers; a client uses two or three."""
-AMQP_CACHED_SHAPE_BYTES = 64
+AMQP_CACHED_SHAPE_BYTES: Final = 64
 """The longest shape that is remembered: all without a state, and those of a transaction."""
 AMQP_HANDSHAKE_MS = 10_000
 """A peer that has not opened by then is dropped, so that silent sockets cost nothing for long."""
@@ -424,14 +428,14 @@ AMQP_REPLIES_HELD_BYTES = 4 * 1024 * 1024
 """Bytes of those replies over all links of a connection: sixteen of the largest, which are peeks."""
 AMQP_MANAGEMENT_MS = 60_000
 """How long a management request may take when it does not say: the SDKs' own patience."""
-AMQP_TURN_BYTES = 256 * 1024
+AMQP_TURN_BYTES: Final = 256 * 1024
 """Message bytes that one connection gets in one turn of the loop, so that a large credit cannot fill memory."""
-AMQP_UNSENT_BYTES = 512 * 1024
+AMQP_UNSENT_BYTES: Final = 512 * 1024
 """Unsent bytes of one connection above which its receivers wait; with one turn's bytes it stays below 1 MB."""
 AMQP_UNREAD_ANSWER_BYTES = 2 * 1024 * 1024
 """What is written to a client that does not read, beyond one message of the largest size; then the connection ends. A
 client that reads now and then never gets there: deliveries stop at AMQP_UNSENT_BYTES."""
-AMQP_UNANSWERED_BYTES = 4 * 1024 * 1024
+AMQP_UNANSWERED_BYTES: Final = 4 * 1024 * 1024
 """Bytes of sends that wait for their commit; above it the socket is not read, since Python ignores credit."""
 AMQP_UNSETTLED_DELIVERIES = 10_000
 """Messages that a receiving link may hold without having decided on them; past that it gets no more until it has."""

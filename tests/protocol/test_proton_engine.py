@@ -156,7 +156,7 @@ def test_receive_and_settle() -> None:
     assert [event for event in wire.pump() if isinstance(event, CreditChanged)]
     assert link.credit == 5
     for number in range(5):
-        link.send(bytes((number,)) * 16, [b"body ", str(number).encode()], context=number)
+        link.send(bytes((number,)) * 16, b"body " + str(number).encode(), context=number)
     wire.pump()
     for number in range(5):
         current = receiver.current

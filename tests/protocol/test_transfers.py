@@ -222,7 +222,10 @@ def test_our_transfer_has_all_its_fields() -> None:
 
 def test_parts_are_sent_as_one_payload() -> None:
     peer, link = receiving()
-    link.send(b"t", [b"one ", b"two ", b"three"], settled=True)
+    start = link.start_frame(b"t", True)
+    start.write(b"one ")
+    start.write(b"two ")
+    link.send_frame(start, b"three", True)
     [sent] = peer.frames()
     assert sent.payload == b"one two three"
     assert sent.fields[4] is True

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from polybus.amqp.decoder import decode, decode_error, decode_within, skip, skip_within
+from polybus.amqp.decoder import decode, decode_error, decode_within, skip, skip_within, u32_at
 from polybus.amqp.encoder import encode, encode_into, long8
 
-__all__ = ["decode", "decode_error", "decode_within", "encode", "encode_into", "long8", "skip", "skip_within"]
+__all__ = [
+    "decode",
+    "decode_error",
+    "decode_within",
+    "encode",
+    "encode_into",
+    "long8",
+    "skip",
+    "skip_within",
+    "u32_at",
+]

@@ -11,6 +11,9 @@ import struct
 import uuid
 from typing import Final
 
+from librt.strings import read_i32_be
+from mypy_extensions import i64
+
 from polybus.amqp.types import (
     AmqpArray,
     Byte,
@@ -71,6 +74,11 @@ def _widths() -> list[int]:
 
 
 _WIDTHS: Final = _widths()
+
+
+def u32_at(buf: bytes, pos: i64) -> i64:
+    """The unsigned number in these four bytes, which must be there."""
+    return i64(read_i32_be(buf, pos)) & 0xFFFF_FFFF
 
 
 def decode_error(text: str) -> ProtocolError:

@@ -96,12 +96,14 @@ class IncomingDelivery(ProtocolEvent):
 class OutgoingDelivery:
     """A delivery of ours that the peer has not settled; `context` is what the sender of it wants back."""
 
-    __slots__ = ("context", "delivery_id", "link")
+    __slots__ = ("context", "delivery_id", "link", "owner")
 
     def __init__(self, link: OutgoingLink, delivery_id: int, context: object) -> None:
         self.link = link
         self.delivery_id = delivery_id
         self.context = context
+        self.owner = link.context
+        """Whom the link belongs to; it may be cut off from there before the last answer is given."""
 
     def settle(self, outcome: bytes | DeliveryState) -> None:
         """Confirms the peer's decision, or refuses it; nothing leaves when the link is gone."""
@@ -132,6 +134,10 @@ class Disposed(ProtocolEvent):
         self.deliveries = deliveries
         self.state = state
         self.settled = settled
+
+    def continues(self, session: AmqpSession, state: DeliveryState | None, settled: bool) -> bool:
+        """Whether a decision like this is one more of these."""
+        return self.session is session and self.state is state and self.settled == settled
 
 
 class LinkDetached(ProtocolEvent):

@@ -5,11 +5,13 @@ Integers may come in any width (docs/protocol/amqp.md#integers): what counts is 
 
 from __future__ import annotations
 
+from typing import Final
+
 from polybus.amqp.types import Described, ULong
 from polybus.errors import ProtocolError
 
-UINT_MAX = 0xFFFF_FFFF
-ULONG_MAX = 0xFFFF_FFFF_FFFF_FFFF
+UINT_MAX: Final = 0xFFFF_FFFF
+ULONG_MAX: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 
 def invalid(text: str) -> ProtocolError:

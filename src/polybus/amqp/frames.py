@@ -9,6 +9,9 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from librt.strings import BytesWriter
+from mypy_extensions import i64, u8
+
 from polybus.amqp.encoder import encode_into
 from polybus.amqp.performatives import Performative
 
@@ -36,6 +39,9 @@ _PREFIX: Final = struct.Struct(">HH4sBBBIB").pack
 
 TRANSFER_BYTES: Final = 34
 """A transfer's frame without its tag and its payload."""
+TAG_AT: Final = 24
+"""Where a transfer's tag begins, with its constructor and its length."""
+_DELIVERY_ID_AT: Final = 20
 TAG_BYTES: Final = 32
 """The longest delivery-tag. AMQP 1.0 §2.8.7."""
 
@@ -71,6 +77,19 @@ def transfer_prefix(channel: int, handle: int, tag_bytes: int) -> bytes:
 def transfer_head(size: int, prefix: bytes, delivery_id: int, tag: bytes, end: bytes) -> bytes:
     """A transfer's frame up to its payload; `size` is the whole frame's, `tag` has its constructor and length."""
     return _TRANSFER(size, prefix, delivery_id) + tag + end
+
+
+def finish_transfer(start: BytesWriter, size: int, delivery_id: int) -> None:
+    """Puts the frame's size and the delivery-id where they belong in a transfer that was begun without them."""
+    _put_u32(start, 0, size)
+    _put_u32(start, _DELIVERY_ID_AT, delivery_id)
+
+
+def _put_u32(out: BytesWriter, at: i64, value: i64) -> None:
+    out[at] = u8(value >> 24 & 0xFF)
+    out[at + 1] = u8(value >> 16 & 0xFF)
+    out[at + 2] = u8(value >> 8 & 0xFF)
+    out[at + 3] = u8(value & 0xFF)
 
 
 def transfer_end(settled: bool, more: bool) -> bytes:

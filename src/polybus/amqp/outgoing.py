@@ -7,15 +7,28 @@ docs/protocol/amqp.md#drain, docs/protocol/amqp.md#transfers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from librt.strings import (
+    BytesWriter,
+    read_i16_be,
+    read_i32_be,
+    read_i64_be,
+    write_i16_le,
+    write_i32_be,
+    write_i32_le,
+    write_i64_be,
+)
 
 from polybus.amqp.events import CreditChanged, OutgoingDelivery, ProtocolEvent
 from polybus.amqp.fields import UINT_MAX, bool_at, uint_at
 from polybus.amqp.frames import (
     LAST_SETTLED,
     LAST_UNSETTLED,
+    TAG_AT,
     TAG_BYTES,
     TRANSFER_BYTES,
+    finish_transfer,
     transfer_end,
     transfer_head,
     transfer_prefix,
@@ -29,6 +42,8 @@ from polybus.errors import BugError
 
 if TYPE_CHECKING:
     from polybus.amqp.session import AmqpSession
+
+_GUID_BYTES: Final = 16
 
 
 class OutgoingLink(Link):
@@ -49,31 +64,61 @@ class OutgoingLink(Link):
         return self.credit
 
     def send(
-        self, tag: bytes, payload: bytes | list[bytes], settled: bool = False, context: object = None
+        self, tag: bytes, payload: bytes, settled: bool = False, context: object = None
     ) -> OutgoingDelivery | None:
-        """Sends one message, given whole or in parts, for one credit; None if the link is gone."""
+        """Sends one message for one credit; None if the link is gone."""
+        return self.send_frame(self.start_frame(tag, settled), payload, settled, context)
+
+    def start_frame(self, tag: bytes, settled: bool) -> BytesWriter:
+        """A transfer's frame up to its message, which is to be written behind; its size and id come last."""
+        start = self._start(len(tag))
+        start.write(tag)
+        start.write(LAST_SETTLED if settled else LAST_UNSETTLED)
+        return start
+
+    def start_guid_frame(self, token: bytes) -> BytesWriter:
+        """The same, unsettled, with a tag that is the GUID of these sixteen bytes as .NET writes it."""
+        start = self._start(_GUID_BYTES)
+        write_i32_le(start, read_i32_be(token, 0))
+        write_i16_le(start, read_i16_be(token, 4))
+        write_i16_le(start, read_i16_be(token, 6))
+        write_i64_be(start, read_i64_be(token, 8))
+        start.write(LAST_UNSETTLED)
+        return start
+
+    def _start(self, tag_bytes: int) -> BytesWriter:
+        if tag_bytes != self._tag_bytes:
+            self._shape(tag_bytes)
+        start = BytesWriter()
+        write_i32_be(start, 0)
+        start.write(self._prefix)
+        write_i32_be(start, 0)
+        start.write(self._tag_start)
+        return start
+
+    def send_frame(
+        self, start: BytesWriter, rest: bytes, settled: bool, context: object = None
+    ) -> OutgoingDelivery | None:
+        """Sends a frame that was started on this link, its message going on with `rest`; None if the link is gone."""
         if self.state != ATTACHED:
             return None
         if self.credit <= 0:
             raise BugError("a delivery was sent without credit")
         self.credit -= 1
         self.delivery_count = (self.delivery_count + 1) & UINT_MAX
-        if len(tag) != self._tag_bytes:
-            self._shape(len(tag))
         session = self.session
         delivery = OutgoingDelivery(self, -1, context)
-        parts = [payload] if isinstance(payload, bytes) else payload
-        size = TRANSFER_BYTES + len(tag)
-        for part in parts:
-            size += len(part)
+        size = len(start) + len(rest)
         if size > session.frame_limit or session.window <= 0 or session.waiting:
-            session.wait(UnsentDelivery(delivery, self._tag_start + tag, b"".join(parts), settled))
+            begun = start.getvalue()
+            payload_at = TRANSFER_BYTES + self._tag_bytes
+            tag = begun[TAG_AT : TAG_AT + 2 + self._tag_bytes]
+            session.wait(UnsentDelivery(delivery, tag, begun[payload_at:] + rest, settled))
             return delivery
-        delivery_id = session.number(delivery, settled)
+        finish_transfer(start, size, session.number(delivery, settled))
         out = session.out
-        end = LAST_SETTLED if settled else LAST_UNSETTLED
-        out.append(transfer_head(size, self._prefix, delivery_id, self._tag_start + tag, end))
-        out += parts
+        out.append(start.getvalue())
+        out.append(rest)
         session.window -= 1
         session.next_outgoing_id = (session.next_outgoing_id + 1) & UINT_MAX
         return delivery

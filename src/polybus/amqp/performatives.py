@@ -7,6 +7,8 @@ AMQP 1.0 §2.7, §5.3.3.
 
 from __future__ import annotations
 
+from typing import Final
+
 from polybus.amqp.fields import (
     ULONG_MAX,
     at,
@@ -22,15 +24,15 @@ from polybus.amqp.outcomes import AmqpError, error_described, error_from
 from polybus.amqp.terminus import Coordinator, Source, Target, source_from, target_from
 from polybus.amqp.types import UByte, UInt, ULong, UShort, symbol_array, symbols
 
-OPEN = 0x10
-BEGIN = 0x11
-ATTACH = 0x12
-FLOW = 0x13
-TRANSFER = 0x14
-DISPOSITION = 0x15
-DETACH = 0x16
-END = 0x17
-CLOSE = 0x18
+OPEN: Final = 0x10
+BEGIN: Final = 0x11
+ATTACH: Final = 0x12
+FLOW: Final = 0x13
+TRANSFER: Final = 0x14
+DISPOSITION: Final = 0x15
+DETACH: Final = 0x16
+END: Final = 0x17
+CLOSE: Final = 0x18
 
 
 def uint_or_null(value: int | None) -> object:

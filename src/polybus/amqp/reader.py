@@ -7,10 +7,11 @@ AMQP 1.0 §2.2, §2.3; docs/protocol/amqp.md#sasl.
 
 from __future__ import annotations
 
-import struct
 from typing import Final
 
-from polybus.amqp.decoder import decode_error, decode_within
+from mypy_extensions import i64
+
+from polybus.amqp.decoder import decode_error, decode_within, u32_at
 from polybus.amqp.events import ProtocolEvent
 from polybus.amqp.fields import descriptor_code
 from polybus.amqp.frames import AMQP_FRAME, AMQP_HEADER, HEADER_BYTES, SASL_FRAME, SASL_HEADER, unpack_header
@@ -29,12 +30,13 @@ from polybus.limits import (
     AMQP_UNREAD_BYTES,
 )
 
-_U32: Final = struct.Struct(">I").unpack_from
-_HOT: Final = struct.Struct(">IHHHB").unpack_from
 _HOT_BYTES: Final = 11
 _PLAIN_SHAPE: Final = 0x0200
 """Data offset 2, frame type AMQP."""
-_SMALLULONG: Final = 0x0053
+_FLOW_FRAME: Final = 0x0053_00 | FLOW
+_TRANSFER_FRAME: Final = 0x0053_00 | TRANSFER
+_DISPOSITION_FRAME: Final = 0x0053_00 | DISPOSITION
+"""What a frame begins with whose descriptor is a smallulong."""
 
 _FRAMES: Final = {
     0x10: "open",
@@ -161,35 +163,36 @@ class FrameReader:
 
     def _size(self, data: bytes, pos: int) -> int:
         """The size of the frame at `pos`, checked."""
-        size: int = _U32(data, pos)[0]
+        size = u32_at(data, pos)
         opened = self.state == OPENED or self.state == CLOSING
         if size < HEADER_BYTES or size > (AMQP_FRAME_BYTES if opened else AMQP_FRAME_BYTES_BEFORE_OPEN):
             raise framing_error(f"a frame of {size} bytes is out of range")
         return size
 
-    def _read_opened(self, data: bytes, pos: int, events: list[ProtocolEvent]) -> int:
+    def _read_opened(self, data: bytes, pos: i64, events: list[ProtocolEvent]) -> i64:
         """Reads frames until one is not whole or the state changes: the way of every message."""
-        end = len(data)
+        end: i64 = len(data)
         sessions = self.sessions
         while end - pos > _HOT_BYTES:
             if self._frames_left <= 0 or self._field_bytes_left <= 0:
                 return pos
             self._frames_left -= 1
-            size, shape, channel, descriptor, code = _HOT(data, pos)
+            size = u32_at(data, pos)
+            shape = u32_at(data, pos + 4)
+            code = u32_at(data, pos + 8) >> 8
             if (
-                FLOW <= code <= DISPOSITION
-                and descriptor == _SMALLULONG
-                and shape == _PLAIN_SHAPE
+                _FLOW_FRAME <= code <= _DISPOSITION_FRAME
+                and shape >> 16 == _PLAIN_SHAPE
                 and _HOT_BYTES < size <= AMQP_FRAME_BYTES
             ):
-                stop: int = pos + size
+                stop: i64 = pos + size
                 if stop > end:
                     return pos
-                session = sessions.get(channel)
+                session = sessions.get(shape & 0xFFFF)
                 if session is not None and session.state == MAPPED:
-                    if code == TRANSFER:
+                    if code == _TRANSFER_FRAME:
                         self._field_bytes_left -= session.on_transfer(data, pos + _HOT_BYTES, stop, events)
-                    elif code == DISPOSITION:
+                    elif code == _DISPOSITION_FRAME:
                         self._field_bytes_left -= size
                         session.on_disposition(data, pos + _HOT_BYTES, stop, events)
                     else:

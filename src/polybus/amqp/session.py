@@ -7,7 +7,9 @@ of `states.SESSION`. AMQP 1.0 §2.5, §2.6; docs/protocol/amqp.md#windows, docs/
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from mypy_extensions import i64
 
 from polybus.amqp.events import Attached, CreditChanged, Disposed, OutgoingDelivery, ProtocolEvent, SessionEnded
 from polybus.amqp.fields import UINT_MAX, bool_at, needed_uint_at, uint_at
@@ -23,6 +25,7 @@ from polybus.amqp.traffic import (
     Disposition,
     DispositionTail,
     TransferTail,
+    is_at,
     scan_disposition,
     scan_fields,
     scan_transfer,
@@ -40,8 +43,8 @@ from polybus.limits import (
 if TYPE_CHECKING:
     from polybus.amqp.connection import Connection
 
-_HALF_WINDOW = AMQP_SESSION_WINDOW // 2
-_UNKNOWN_DELIVERY = Rejected(
+_HALF_WINDOW: Final = AMQP_SESSION_WINDOW // 2
+_UNKNOWN_DELIVERY: Final = Rejected(
     AmqpError("amqp:not-found", "The delivery is not known here: it was settled, or went out on another session.")
 ).encoded()
 
@@ -56,7 +59,9 @@ class AmqpSession(SessionWriter):
         self.incoming: dict[int, IncomingLink] = {}
         self.incoming_limit = AMQP_UNSETTLED_OVERRUN
         self._handle_max = min(begin.handle_max, AMQP_HANDLE_MAX)
+        self._transfer_tail: TransferTail | None = None
         self._transfer_tails: dict[bytes, TransferTail] = {}
+        self._disposition_tail: DispositionTail | None = None
         self._disposition_tails: dict[bytes, DispositionTail] = {}
 
     def end(self, error: AmqpError | None = None) -> list[ProtocolEvent]:
@@ -170,21 +175,16 @@ class AmqpSession(SessionWriter):
                 if isinstance(link, OutgoingLink) and link.sendable:
                     events.append(CreditChanged(link))
 
-    def on_transfer(self, buf: bytes, pos: int, end: int, events: list[ProtocolEvent]) -> int:
+    def on_transfer(self, buf: bytes, pos: i64, end: i64, events: list[ProtocolEvent]) -> i64:
         """A transfer whose fields begin at `pos`, and its payload up to `end`; how many bytes its fields take."""
         handle, delivery_id, tag, count, place, stop = scan_transfer(buf, pos, end)
         link = self.links.get(handle)
         if link is None:
             self._link(handle, events)
             return stop - pos
-        shape = buf[place:stop]
-        tail = self._transfer_tails.get(shape)
-        if tail is None or tail.count != count:
-            tail = TransferTail(count, scan_fields(buf, place, stop, count))
-            if len(shape) <= AMQP_CACHED_SHAPE_BYTES:
-                if len(self._transfer_tails) >= AMQP_CACHED_SHAPES:
-                    self._transfer_tails.clear()
-                self._transfer_tails[shape] = tail
+        tail = self._transfer_tail
+        if tail is None or tail.count != count or not is_at(buf, place, stop, tail.shape):
+            tail = self._tail_of_transfer(buf, place, stop, count)
         self.next_incoming_id = (self.next_incoming_id + 1) & UINT_MAX
         self.unannounced += 1
         if self.unannounced == _HALF_WINDOW:
@@ -195,38 +195,70 @@ class AmqpSession(SessionWriter):
             link.on_stray_transfer(events)
         return stop - pos
 
-    def on_disposition(self, buf: bytes, pos: int, end: int, events: list[ProtocolEvent]) -> None:
+    def _tail_of_transfer(self, buf: bytes, place: int, stop: int, count: int) -> TransferTail:
+        """What the last fields say; they hardly change, so the last ones seen are kept as they were read."""
+        shape = buf[place:stop]
+        tail = self._transfer_tails.get(shape)
+        if tail is None or tail.count != count:
+            tail = TransferTail(shape, count, scan_fields(buf, place, stop, count))
+            if len(shape) > AMQP_CACHED_SHAPE_BYTES:
+                return tail
+            if len(self._transfer_tails) >= AMQP_CACHED_SHAPES:
+                self._transfer_tails.clear()
+            self._transfer_tails[shape] = tail
+        self._transfer_tail = tail
+        return tail
+
+    def on_disposition(self, buf: bytes, pos: i64, end: i64, events: list[ProtocolEvent]) -> None:
         """The peer's word on our deliveries (its role is receiver), or on its own."""
         role, first, last, count, place, stop = scan_disposition(buf, pos, end)
-        shape = buf[place:stop]
-        tail = self._disposition_tails.get(shape)
-        if tail is None or tail.count != count:
-            tail = DispositionTail(count, scan_fields(buf, place, stop, count))
-            if len(shape) <= AMQP_CACHED_SHAPE_BYTES:
-                if len(self._disposition_tails) >= AMQP_CACHED_SHAPES:
-                    self._disposition_tails.clear()
-                self._disposition_tails[shape] = tail
+        tail = self._disposition_tail
+        if tail is None or tail.count != count or not is_at(buf, place, stop, tail.shape):
+            tail = self._tail_of_disposition(buf, place, stop, count)
         if first != last and serial_distance(first, last) < 0:
             self.fail("amqp:invalid-field", "a disposition's last delivery precedes its first", events)
         elif not role:
             if tail.settled:
                 self._settled_by_sender(first, last)
-        elif tail.settled or (tail.state is not None and tail.state.terminal):
-            deliveries = self._decided(first, last)
-            if not tail.settled and (first != last or not deliveries):
-                self._answer_unknown(first, last, deliveries)
-            if deliveries:
-                events.append(Disposed(self, deliveries, tail.state, tail.settled))
+        elif tail.settled or tail.terminal:
+            self._on_decision(first, last, tail, events)
+
+    def _tail_of_disposition(self, buf: bytes, place: int, stop: int, count: int) -> DispositionTail:
+        shape = buf[place:stop]
+        tail = self._disposition_tails.get(shape)
+        if tail is None or tail.count != count:
+            tail = DispositionTail(shape, count, scan_fields(buf, place, stop, count))
+            if len(shape) > AMQP_CACHED_SHAPE_BYTES:
+                return tail
+            if len(self._disposition_tails) >= AMQP_CACHED_SHAPES:
+                self._disposition_tails.clear()
+            self._disposition_tails[shape] = tail
+        self._disposition_tail = tail
+        return tail
+
+    def _on_decision(self, first: int, last: int, tail: DispositionTail, events: list[ProtocolEvent]) -> None:
+        """Decisions in a row that say the same are one event."""
+        if first == last:
+            delivery = self.unsettled.pop(first, None)
+            if delivery is not None:
+                delivery.link.unsettled -= 1
+                before = events[-1] if events else None
+                if isinstance(before, Disposed) and before.continues(self, tail.state, tail.settled):
+                    before.deliveries.append(delivery)
+                else:
+                    events.append(Disposed(self, [delivery], tail.state, tail.settled))
+            elif not tail.settled:
+                self._answer_unknown(first, last, [])
+            return
+        deliveries = self._decided(first, last)
+        if not tail.settled:
+            self._answer_unknown(first, last, deliveries)
+        if deliveries:
+            events.append(Disposed(self, deliveries, tail.state, tail.settled))
 
     def _decided(self, first: int, last: int) -> list[OutgoingDelivery]:
         """Our deliveries in the range, taken off the unsettled ones: a second decision finds nothing."""
         unsettled = self.unsettled
-        if first == last:
-            delivery = unsettled.pop(first, None)
-            if delivery is None:
-                return []
-            delivery.link.unsettled -= 1
-            return [delivery]
         known = sorted(_known(unsettled, first, last), key=lambda key: serial_distance(first, key))
         decided = [unsettled.pop(key) for key in known]
         for delivery in decided:

@@ -7,16 +7,13 @@ back to the decoder when a field has an unusual shape. AMQP 1.0 §2.7.4-2.7.6.
 
 from __future__ import annotations
 
-import struct
-from typing import Final
+from mypy_extensions import i64
 
-from polybus.amqp.decoder import decode_error, decode_within
+from polybus.amqp.decoder import decode_error, decode_within, u32_at
 from polybus.amqp.fields import at, bool_at, bytes_at, invalid, needed_uint_at, uint_at
 from polybus.amqp.outcomes import DeliveryState, state_from
 from polybus.amqp.performatives import DISPOSITION, FLOW, TRANSFER, Performative, uint_or_null
 from polybus.amqp.types import UInt
-
-_U32: Final = struct.Struct(">I").unpack_from
 
 
 class Flow(Performative):
@@ -164,9 +161,11 @@ class Disposition(Performative):
 class TransferTail:
     """The fields of a transfer after its tag, which hardly change from one transfer of a link to the next."""
 
-    __slots__ = ("aborted", "count", "message_format", "more", "settled", "state")
+    __slots__ = ("aborted", "count", "message_format", "more", "settled", "shape", "state")
 
-    def __init__(self, count: int, fields: list[object]) -> None:
+    def __init__(self, shape: bytes, count: i64, fields: list[object]) -> None:
+        self.shape = shape
+        """The bytes that were read."""
         self.count = count
         message_format = uint_at(fields, 0)
         self.message_format: int = -1 if message_format is None else message_format
@@ -179,21 +178,43 @@ class TransferTail:
 class DispositionTail:
     """The fields of a disposition after its range."""
 
-    __slots__ = ("count", "settled", "state")
+    __slots__ = ("count", "settled", "shape", "state", "terminal")
 
-    def __init__(self, count: int, fields: list[object]) -> None:
+    def __init__(self, shape: bytes, count: i64, fields: list[object]) -> None:
+        self.shape = shape
         self.count = count
         self.settled: bool = bool_at(fields, 0)
         self.state: DeliveryState | None = state_from(at(fields, 1))
+        self.terminal: bool = self.state is not None and self.state.terminal
 
 
-def list_bounds(buf: bytes, pos: int, end: int) -> tuple[int, int, int]:
+def is_at(buf: bytes, pos: i64, stop: i64, known: bytes) -> bool:
+    """Whether just these bytes are there: for a few of them quicker than to cut them out."""
+    size: i64 = len(known)
+    if stop - pos != size:
+        return False
+    place: i64 = 0
+    while place < size:
+        if buf[pos + place] != known[place]:
+            return False
+        place += 1
+    return True
+
+
+def list_bounds(buf: bytes, pos: i64, end: i64) -> tuple[i64, i64, i64]:
     """Count of the list at `pos`, where its first field is, and where it ends."""
-    code = buf[pos] if pos < end else -1
+    code: i64 = buf[pos] if pos < end else -1
+    count: i64 = 0
+    start: i64 = 0
+    stop: i64 = 0
     if code == 0xC0 and pos + 3 <= end:
-        count, start, stop = buf[pos + 2], pos + 3, pos + 2 + buf[pos + 1]
+        count = buf[pos + 2]
+        start = pos + 3
+        stop = pos + 2 + buf[pos + 1]
     elif code == 0xD0 and pos + 9 <= end:
-        count, start, stop = _U32(buf, pos + 5)[0], pos + 9, pos + 5 + _U32(buf, pos + 1)[0]
+        count = u32_at(buf, pos + 5)
+        start = pos + 9
+        stop = pos + 5 + u32_at(buf, pos + 1)
     elif code == 0x45:
         return 0, pos + 1, pos + 1
     else:
@@ -223,7 +244,7 @@ def scan_fields(buf: bytes, pos: int, stop: int, count: int) -> list[object]:
             fields.append(buf[pos + 1])
             pos += 2
         elif code == 0x70 and pos + 4 < stop:
-            fields.append(_U32(buf, pos + 1)[0])
+            fields.append(int(u32_at(buf, pos + 1)))
             pos += 5
         else:
             value, pos = decode_within(buf, pos, stop)
@@ -250,45 +271,46 @@ def _scan_uint(buf: bytes, pos: int, stop: int) -> tuple[int, int]:
     return -1 if number is None else number, after
 
 
-def scan_transfer(buf: bytes, pos: int, end: int) -> tuple[int, int, bytes, int, int, int]:
+def scan_transfer(buf: bytes, pos: i64, end: i64) -> tuple[i64, i64, bytes, i64, i64, i64]:
     """Handle, delivery-id (-1 for null) and tag of a transfer; how many fields remain, where, and the list's end.
 
     Most clients write a list8 whose numbers have one byte or four: those are read here, all else elsewhere.
     """
     if pos + 16 > end or buf[pos] != 0xC0:
         return _scan_unusual_transfer(buf, pos, end)
-    stop = pos + 2 + buf[pos + 1]
-    code = buf[pos + 3]
+    stop: i64 = pos + 2 + buf[pos + 1]
+    code: i64 = buf[pos + 3]
+    handle: i64 = 0
+    place: i64 = pos + 4
     if code == 0x52:
         handle = buf[pos + 4]
         place = pos + 5
-    elif code == 0x43:
-        handle = 0
-        place = pos + 4
     elif code == 0x70:
-        handle = _U32(buf, pos + 4)[0]
+        handle = u32_at(buf, pos + 4)
         place = pos + 8
-    else:
+    elif code != 0x43:
         return _scan_unusual_transfer(buf, pos, end)
     code = buf[place]
+    delivery_id: i64 = 0
     if code == 0x70 and place + 5 < end:
-        delivery_id: int = _U32(buf, place + 1)[0]
+        delivery_id = u32_at(buf, place + 1)
         place += 5
     elif code == 0x52:
         delivery_id = buf[place + 1]
         place += 2
     else:
         return _scan_unusual_transfer(buf, pos, end)
-    if place + 2 > stop or stop > end or buf[place] != 0xA0 or buf[pos + 2] < 3:
+    count: i64 = buf[pos + 2]
+    if place + 2 > stop or stop > end or buf[place] != 0xA0 or count < 3:
         return _scan_unusual_transfer(buf, pos, end)
     start = place + 2
     place = start + buf[place + 1]
     if place > stop:
         raise decode_error("the tag is cut short")
-    return handle, delivery_id, buf[start:place], buf[pos + 2] - 3, place, stop
+    return handle, delivery_id, buf[start:place], count - 3, place, stop
 
 
-def _scan_unusual_transfer(buf: bytes, pos: int, end: int) -> tuple[int, int, bytes, int, int, int]:
+def _scan_unusual_transfer(buf: bytes, pos: int, end: int) -> tuple[i64, i64, bytes, i64, i64, i64]:
     count, place, stop = list_bounds(buf, pos, end)
     if count == 0:
         raise invalid("a transfer needs a handle")
@@ -304,29 +326,37 @@ def _scan_unusual_transfer(buf: bytes, pos: int, end: int) -> tuple[int, int, by
     return handle, delivery_id, bytes_at([tag], 0) or b"", max(count - 3, 0), place, stop
 
 
-def scan_disposition(buf: bytes, pos: int, end: int) -> tuple[bool, int, int, int, int, int]:
+def scan_disposition(buf: bytes, pos: i64, end: i64) -> tuple[bool, i64, i64, i64, i64, i64]:
     """Role, first and last of a disposition; how many fields remain, where, and the list's end."""
+    count: i64
+    place: i64
+    stop: i64
     count, place, stop = list_bounds(buf, pos, end)
     if count < 2:
         raise invalid("a disposition needs a role and a delivery")
-    code = buf[place]
+    code: i64 = buf[place]
     if code == 0x41 or code == 0x42:
         role = code == 0x41
         place += 1
     else:
         value, place = decode_within(buf, place, stop)
         role = bool_at([value], 0)
+    first: i64
     if place + 5 <= stop and buf[place] == 0x70:
-        first: int = _U32(buf, place + 1)[0]
+        first = u32_at(buf, place + 1)
         place += 5
     else:
         first, place = _scan_uint(buf, place, stop)
-    last = -1
+    last: i64 = -1
     if count > 2:
         if place < stop and buf[place] == 0x40:
             place += 1
+        elif place + 5 <= stop and buf[place] == 0x70:
+            last = u32_at(buf, place + 1)
+            place += 5
         else:
             last, place = _scan_uint(buf, place, stop)
     if first < 0:
         raise invalid("a disposition needs a delivery")
-    return role, first, first if last < 0 else last, max(count - 3, 0), place, stop
+    left: i64 = count - 3 if count > 3 else 0
+    return role, first, first if last < 0 else last, left, place, stop

@@ -8,11 +8,12 @@ AMQP 1.0 §3.2.
 
 from __future__ import annotations
 
-import struct
 from typing import Final
 from uuid import UUID
 
-from polybus.amqp.codec import decode, decode_error, decode_within, encode_into, skip, skip_within
+from mypy_extensions import i64
+
+from polybus.amqp.codec import decode, decode_error, decode_within, encode_into, skip, skip_within, u32_at
 from polybus.amqp.types import Symbol, Timestamp, UInt
 from polybus.errors import ArgumentOutOfRange
 from polybus.limits import KEY_CHARACTERS, MESSAGE_SECTIONS
@@ -42,8 +43,6 @@ docs/protocol/amqp.md#sections.
 TIME_MAX_MS: Final = 253_402_300_799_999
 """The last millisecond of the year 9999: what the SDKs can express, and later than anything need be."""
 
-_U32: Final = struct.Struct(">I")
-
 # Positions in the properties list (AMQP 1.0 §3.2.4).
 MESSAGE_ID: Final = 0
 TO: Final = 2
@@ -58,6 +57,8 @@ REPLY_TO_GROUP_ID: Final = 12
 PROPERTY_FIELDS: Final = 13
 HEADER_FIELDS: Final = 5
 
+_ONLY_DURABLE: Final = 0xC002_0141
+"""A header that says nothing else, as most senders write it."""
 _LISTS: Final = b"\x45\xc0\xd0"
 _MAPS: Final = b"\xc1\xd1"
 _KINDS: Final = {
@@ -129,8 +130,12 @@ class Message:
     def _locate(self) -> None:
         """Walks the sections in their prescribed order; each value is stepped over, only some are read."""
         raw = self.raw
-        end = self.size
-        pos = last = sections = 0
+        end: i64 = self.size
+        pos: i64 = 0
+        last: i64 = 0
+        sections: i64 = 0
+        code: i64
+        value_at: i64
         while pos < end:
             if pos + 3 < end and raw[pos] == 0 and raw[pos + 1] == 0x53:
                 code = raw[pos + 2]
@@ -154,11 +159,11 @@ class Message:
         if self.body_at < 0:
             self.body_at = end
 
-    def _section(self, code: int, at: int) -> int:
+    def _section(self, code: i64, at: i64) -> i64:
         """Reads one section's value as far as it matters; gives the position after it."""
         raw = self.raw
         if code == DATA and raw[at] == 0xB0 and at + 5 <= self.size:
-            after: int = at + 5 + _U32.unpack_from(raw, at + 1)[0]
+            after = at + 5 + u32_at(raw, at + 1)
             if after > self.size:
                 raise decode_error("the value is cut short")
             return after
@@ -181,7 +186,7 @@ class Message:
 
     def _read_header(self, at: int) -> int:
         raw = self.raw
-        if raw.startswith(b"\xc0\x02\x01\x41", at):
+        if at + 4 <= self.size and u32_at(raw, at) == _ONLY_DURABLE:
             self.durable = True
             return at + 4
         after, pos, count = list_bounds(raw, at, HEADER_FIELDS)

@@ -9,6 +9,9 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from librt.strings import BytesWriter, write_i64_be
+from mypy_extensions import i64, u8
+
 from polybus.amqp.codec import decode, encode, encode_into, skip
 from polybus.amqp.types import Symbol, Timestamp, UByte, UInt
 from polybus.message.message import (
@@ -63,18 +66,19 @@ _PARTITION_KEY: Final = _key(PARTITION_KEY)
 _VIA_PARTITION_KEY: Final = _key(VIA_PARTITION_KEY)
 _SCHEDULED_TIME: Final = _key(SCHEDULED_TIME)
 _LOCK_TOKEN: Final = _key(LOCK_TOKEN) + b"\x98"
-_LOCK_FRAME: Final = b"\x00\x53\x71\xc1" + bytes((len(_LOCK_TOKEN) + 17, 2))
+_LOCK_START: Final = b"\x00\x53\x71\xc1" + bytes((len(_LOCK_TOKEN) + 17, 2)) + _LOCK_TOKEN
 _NO_LOCK: Final = b"\x00\x53\x71\xc1\x01\x00"
 
-_FREE: Final = struct.Struct(f">{len(_SEQUENCE)}sq{len(_ENQUEUED)}sq{len(_ORIGINAL)}sq{len(_STATE)}sB")
-"""The four annotations that every message has, in one piece."""
-_HELD: Final = struct.Struct(f"{_FREE.format}{len(_LOCKED)}sq")
-"""The same with the lock's end."""
-_FREE_FRAME: Final = b"\x00\x53\x72\xc1" + bytes((_FREE.size + 1, 8))
-_HELD_FRAME: Final = b"\x00\x53\x72\xc1" + bytes((_HELD.size + 1, 10))
+_FREE_BYTES: Final = len(_SEQUENCE) + len(_ENQUEUED) + len(_ORIGINAL) + len(_STATE) + 3 * 8 + 1
+_HELD_BYTES: Final = _FREE_BYTES + len(_LOCKED) + 8
+_FREE_FRAME: Final = b"\x00\x53\x72\xc1" + bytes((_FREE_BYTES + 1, 8))
+_HELD_FRAME: Final = b"\x00\x53\x72\xc1" + bytes((_HELD_BYTES + 1, 10))
 _HEADER_FRESH: Final = b"\x00\x53\x70\xc0\x06\x05\x40\x40\x40\x40\x43"
 _HEADER_DURABLE: Final = b"\x00\x53\x70\xc0\x06\x05\x41\x40\x40\x40\x43"
 _SIZES: Final = struct.Struct(">II")
+_ONLY_AN_ID: Final = b"\x00\x53\x73\xc0\x23\x01\xa1\x20"
+"""A properties section with nothing but a message id of 32 characters, which follow."""
+_SIXTEEN_ZEROS: Final = b"0" * 16
 
 
 class Marks:
@@ -113,20 +117,24 @@ class Marks:
         """The lock that the receiver gets with it, None where it gets none (docs/protocol/amqp.md#lock-tokens)."""
 
 
-def render(message: Message, marks: Marks) -> list[bytes]:
-    """The parts of the encoded message, ready to be written one after the other."""
+def render(message: Message, marks: Marks) -> bytes:
+    """The encoded message."""
+    out = BytesWriter()
+    rest = render_into(out, message, marks)
+    return out.getvalue() + rest
+
+
+def render_into(out: BytesWriter, message: Message, marks: Marks) -> bytes:
+    """Writes the encoded message up to the sender's own bytes, and gives those, which may be long."""
     overlay = marks.overlay
-    parts = [_header(message, marks, overlay)]
-    parts.append(_delivery_annotations(message, marks.lock_token))
-    parts.append(_annotations(message, marks, overlay))
+    out.write(_header(message, marks, overlay))
+    _write_delivery_annotations(out, message, marks.lock_token)
+    _write_annotations(out, message, marks, overlay)
     if overlay is not None and (overlay.application or overlay.fields):
-        _append_changed(parts, message, marks, overlay)
-        return parts
+        return _write_changed(out, message, marks, overlay)
     if message.message_id is None:
-        parts.append(_identified(message, marks))
-    else:
-        parts.append(message.raw[message.bare_at :])
-    return parts
+        return _write_identified(out, message, marks)
+    return message.raw[message.bare_at :]
 
 
 def _header(message: Message, marks: Marks, overlay: Overlay | None) -> bytes:
@@ -143,43 +151,58 @@ def _header(message: Message, marks: Marks, overlay: Overlay | None) -> bytes:
     return b"\x00\x53\x70\xc0" + bytes((len(body) + 1, 5)) + body
 
 
-def _delivery_annotations(message: Message, lock_token: bytes | None) -> bytes:
+def _write_delivery_annotations(out: BytesWriter, message: Message, lock_token: bytes | None) -> None:
     """The lock's token, for clients that look for it here and not in the tag, then what the sender wrote."""
-    own = b"" if lock_token is None else _LOCK_TOKEN + lock_token
     if message.delivery_annotations_at == 0:
-        return _NO_LOCK if lock_token is None else _LOCK_FRAME + own
-    pairs = [own] if own else []
+        if lock_token is None:
+            out.write(_NO_LOCK)
+        else:
+            out.write(_LOCK_START)
+            out.write(lock_token)
+        return
+    pairs = [] if lock_token is None else [_LOCK_TOKEN + lock_token]
     for name, pair in _pairs(message.raw, message.delivery_annotations_at):
         if name != LOCK_TOKEN:
             pairs.append(pair)
-    return b"\x00\x53\x71" + _map(b"".join(pairs), 2 * len(pairs))
+    out.write(b"\x00\x53\x71")
+    out.write(_map(b"".join(pairs), 2 * len(pairs)))
 
 
-def _annotations(message: Message, marks: Marks, overlay: Overlay | None) -> bytes:
+def _write_annotations(out: BytesWriter, message: Message, marks: Marks, overlay: Overlay | None) -> None:
     locked_ms = marks.locked_until_ms
-    own = (
-        _SEQUENCE,
-        marks.sequence,
-        _ENQUEUED,
-        marks.enqueued_ms,
-        _ORIGINAL,
-        marks.original_sequence,
-        _STATE,
-        marks.state,
-    )
-    fixed = _HELD.pack(*own, _LOCKED, locked_ms) if locked_ms else _FREE.pack(*own)
     key = partition_key_of(message, overlay)
     if key is None and message.annotations_at == 0 and (overlay is None or overlay.dead_letter_source is None):
-        return (_HELD_FRAME if locked_ms else _FREE_FRAME) + fixed
-    pairs = [fixed]
+        out.write(_HELD_FRAME if locked_ms else _FREE_FRAME)
+        _write_marks(out, marks)
+        return
+    pairs: list[bytes] = []
     if overlay is not None and overlay.dead_letter_source is not None:
         pairs.append(_SOURCE + encode(overlay.dead_letter_source))
     if key is not None:
         pairs.append(_PARTITION_KEY + encode(key))
     if message.annotations_at:
         _append_annotations(pairs, message)
-    count = 2 * (len(pairs) - 1) + (10 if locked_ms else 8)
-    return b"\x00\x53\x72" + _map(b"".join(pairs), count)
+    body = BytesWriter()
+    _write_marks(body, marks)
+    for pair in pairs:
+        body.write(pair)
+    out.write(b"\x00\x53\x72")
+    out.write(_map(body.getvalue(), 2 * len(pairs) + (10 if locked_ms else 8)))
+
+
+def _write_marks(out: BytesWriter, marks: Marks) -> None:
+    """The four annotations that every message has, and the lock's end where it has one."""
+    out.write(_SEQUENCE)
+    write_i64_be(out, marks.sequence)
+    out.write(_ENQUEUED)
+    write_i64_be(out, marks.enqueued_ms)
+    out.write(_ORIGINAL)
+    write_i64_be(out, marks.original_sequence)
+    out.write(_STATE)
+    out.append(u8(marks.state))
+    if marks.locked_until_ms:
+        out.write(_LOCKED)
+        write_i64_be(out, marks.locked_until_ms)
 
 
 def partition_key_of(message: Message, overlay: Overlay | None) -> str | None:
@@ -227,19 +250,35 @@ def generated_id(marks: Marks) -> str:
     return (marks.original_sequence or marks.sequence).to_bytes(16, "big").hex()
 
 
-def _identified(message: Message, marks: Marks) -> bytes:
-    """The bare message with an id put into its properties, which are otherwise left as they are."""
+def _write_identified(out: BytesWriter, message: Message, marks: Marks) -> bytes:
+    """Puts an id into the properties, which are otherwise left as they are; gives the rest of the bare message."""
     raw = message.raw
-    rest = b""
-    count = 1
-    after = message.bare_at
-    if message.properties_at:
-        after, pos, count = list_bounds(raw, message.properties_at, PROPERTY_FIELDS)
-        if count:
-            rest = raw[skip(raw, pos) : after]
-        count = max(count, 1)
-    body = b"\xa1\x20" + generated_id(marks).encode() + rest
-    return b"\x00\x53\x73" + _list(body, count) + raw[after:]
+    if message.properties_at == 0:
+        out.write(_ONLY_AN_ID)
+        _write_generated_id(out, marks)
+        return raw[message.bare_at :]
+    after, pos, count = list_bounds(raw, message.properties_at, PROPERTY_FIELDS)
+    others = raw[skip(raw, pos) : after] if count else b""
+    out.write(b"\x00\x53\x73")
+    out.write(_list(b"\xa1\x20" + generated_id(marks).encode() + others, max(count, 1)))
+    return raw[after:]
+
+
+def _write_generated_id(out: BytesWriter, marks: Marks) -> None:
+    """The same as `generated_id`, eight digits at once."""
+    number: i64 = marks.original_sequence or marks.sequence
+    out.write(_SIXTEEN_ZEROS)
+    write_i64_be(out, _hex_digits(number >> 32))
+    write_i64_be(out, _hex_digits(number & 0xFFFF_FFFF))
+
+
+def _hex_digits(number: i64) -> i64:
+    """The eight ASCII digits of a number of 32 bits, one in each byte."""
+    spread = (number & 0xFFFF_0000) << 16 | number & 0xFFFF
+    spread = (spread << 8 | spread) & 0x00FF_00FF_00FF_00FF
+    spread = (spread << 4 | spread) & 0x0F0F_0F0F_0F0F_0F0F
+    letters = spread + 0x0606_0606_0606_0606 >> 4 & 0x0101_0101_0101_0101
+    return spread + 0x3030_3030_3030_3030 + 39 * letters
 
 
 def _list(body: bytes, count: int) -> bytes:
@@ -248,19 +287,21 @@ def _list(body: bytes, count: int) -> bytes:
     return b"\xd0" + _SIZES.pack(len(body) + 4, count) + body
 
 
-def _append_changed(parts: list[bytes], message: Message, marks: Marks, overlay: Overlay) -> None:
+def _write_changed(out: BytesWriter, message: Message, marks: Marks, overlay: Overlay) -> bytes:
     raw = message.raw
     fields = message.properties()
     for position, value in overlay.fields.items():
         fields[position] = value
     if fields[MESSAGE_ID] is None:
         fields[MESSAGE_ID] = generated_id(marks)
-    parts.append(b"\x00\x53\x73" + encode(fields))
+    out.write(b"\x00\x53\x73")
+    out.write(encode(fields))
     after = skip(raw, message.properties_at) if message.properties_at else message.bare_at
     if overlay.application:
-        parts.append(b"\x00\x53\x74" + _merged_map(message, overlay))
+        out.write(b"\x00\x53\x74")
+        out.write(_merged_map(message, overlay))
         after = message.body_at
-    parts.append(raw[after:])
+    return raw[after:]
 
 
 def _merged_map(message: Message, overlay: Overlay) -> bytes:

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import struct
 from typing import Final
-from zlib import crc32
 
+from librt.strings import BytesWriter, write_i32_be, write_i64_be
+
+from polybus.checksum import crc32
 from polybus.errors import StoreCorrupt, StoreVersionMismatch
 
 VERSION: Final = 1
 """Of the records of messages."""
 COUNTERS_VERSION: Final = 2
+_VERSION_AND_ZERO: Final = bytes((VERSION, 0))
+_COUNTERS_VERSION: Final = bytes((COUNTERS_VERSION,))
 
 # Tables of one partition.
 META: Final = b"!"  # the counters of the broker and of its main log
@@ -155,7 +159,7 @@ def unsealed_number(value: bytes, what: str) -> int:
 
 def sealed(payload: bytes) -> bytes:
     """A value with its checksum in front."""
-    return _CRC.pack(crc32(payload)) + payload
+    return crc32(payload).to_bytes(4, "big") + payload
 
 
 def unsealed(value: bytes, what: str) -> bytes:
@@ -255,21 +259,20 @@ def message_record(
     raw: bytes,
 ) -> bytes:
     """A message's value; `raw` is empty where `body` names a body record."""
-    head = _HEAD.pack(
-        VERSION,
-        0,
-        sequence,
-        position,
-        enqueued_ms,
-        expires_ms,
-        delivery_count,
-        original,
-        body,
-        size,
-        len(overlay),
-    )
-    payload = b"".join((head, overlay, raw))
-    return crc32(payload).to_bytes(4, "big") + payload
+    out = BytesWriter()
+    out.write(_VERSION_AND_ZERO)
+    write_i64_be(out, sequence)
+    write_i64_be(out, position)
+    write_i64_be(out, enqueued_ms)
+    write_i64_be(out, expires_ms)
+    write_i32_be(out, delivery_count)
+    write_i64_be(out, original)
+    write_i64_be(out, body)
+    write_i64_be(out, size)
+    write_i32_be(out, len(overlay))
+    out.write(overlay)
+    head = out.getvalue()
+    return b"".join((crc32(raw, crc32(head)).to_bytes(4, "big"), head, raw))
 
 
 def position_and_body(value: bytes) -> tuple[int, int]:
@@ -332,7 +335,7 @@ def settled_mark(position: int, settled_ms: int, size: int, body: int) -> bytes:
 
 def broker_record(numbers: list[int], main: list[int]) -> bytes:
     """The counters of a broker with those of its main log: nearly every batch changes both."""
-    return sealed(_BROKER.pack(COUNTERS_VERSION, *numbers, *main))
+    return _sealed_counters(numbers, main)
 
 
 def broker_numbers(value: bytes) -> tuple[list[int], list[int]]:
@@ -343,7 +346,17 @@ def broker_numbers(value: bytes) -> tuple[list[int], list[int]]:
 
 
 def log_record(numbers: list[int]) -> bytes:
-    return sealed(_LOG_STATE.pack(COUNTERS_VERSION, *numbers))
+    return _sealed_counters(numbers, [])
+
+
+def _sealed_counters(numbers: list[int], others: list[int]) -> bytes:
+    out = BytesWriter()
+    out.write(_COUNTERS_VERSION)
+    for number in numbers:
+        write_i64_be(out, number)
+    for number in others:
+        write_i64_be(out, number)
+    return sealed(out.getvalue())
 
 
 def log_numbers(value: bytes) -> list[int]:

@@ -75,7 +75,7 @@ def test_transfers(handle, delivery_id, tag, message_format, flags, raw_state, l
     raw = (wide(fields) if large else encode(fields)) + payload
     expected = Transfer.from_fields(list(fields))
     found_handle, found_id, found_tag, count, place, stop = scan_transfer(raw, 0, len(raw))
-    tail = TransferTail(count, scan_fields(raw, place, stop, count))
+    tail = TransferTail(raw[place:stop], count, scan_fields(raw, place, stop, count))
     assert found_handle == expected.handle
     assert found_id == (-1 if expected.delivery_id is None else expected.delivery_id)
     assert found_tag == (expected.delivery_tag or b"")
@@ -92,7 +92,7 @@ def test_dispositions(role, first, last, settled, raw_state, large) -> None:
     raw = wide(fields) if large else encode(fields)
     expected = Disposition.from_fields(list(fields))
     found_role, found_first, found_last, count, place, stop = scan_disposition(raw, 0, len(raw))
-    tail = DispositionTail(count, scan_fields(raw, place, stop, count))
+    tail = DispositionTail(raw[place:stop], count, scan_fields(raw, place, stop, count))
     assert (found_role, found_first) == (expected.role, expected.first)
     assert found_last == (expected.first if expected.last is None else expected.last)
     assert tail.settled == expected.settled
@@ -123,7 +123,7 @@ def test_scanners_raise_nothing_but_protocol_errors(raw, end) -> None:
 
 def read_transfer(raw: bytes) -> TransferTail:
     _, _, _, count, place, stop = scan_transfer(raw, 0, len(raw))
-    return TransferTail(count, scan_fields(raw, place, stop, count))
+    return TransferTail(raw[place:stop], count, scan_fields(raw, place, stop, count))
 
 
 @pytest.mark.parametrize("cut", range(1, 20))

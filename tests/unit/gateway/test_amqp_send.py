@@ -14,7 +14,7 @@ from polybus.amqp.types import Symbol, Timestamp
 from polybus.errors import MessageTooLarge, PolybusError, StoreError
 from polybus.gateway.amqp.sent_messages import BATCH_FORMAT, batch_messages, check_properties
 from polybus.message.message import Message, build
-from polybus.namespace.namespace import Namespace
+from tests.support.sim_loop import SimClock
 from tests.unit.gateway.amqp_kit import Client, SimBus, rejection, text, transfer_frames, value, with_id
 
 ACCEPTED = 0x24
@@ -265,7 +265,7 @@ def test_a_bug_in_a_send_rejects_that_message_and_nothing_else(
         raise ZeroDivisionError("inside")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Namespace, "send", broken)
+        patched.setattr(SimClock, "now", broken)  # asked on the way into the partition
         condition, description = rejection(client.outcome(sender, text("m")))
     assert condition == "amqp:internal-error"
     assert "inside" not in description

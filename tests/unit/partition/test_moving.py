@@ -73,7 +73,7 @@ def test_an_edit_alters_what_it_names_and_nothing_else() -> None:
     assert outcome(move(solo, [1], log_id=1, edits={1: edit})) == ([1], [], [])
     transfer = outbox(solo)[0]
     assert transfer.overlay is not None
-    received = Message(b"".join(render(transfer.message, Marks(1, 1, overlay=transfer.overlay))))
+    received = Message(render(transfer.message, Marks(1, 1, overlay=transfer.overlay)))
     assert received.body() == [(DATA, b"new")]
     assert received.application_properties() == {"n": 5, "added": True, MOVED: 0}
     assert (received.properties()[SUBJECT], received.properties()[CORRELATION_ID]) == ("kept", None)

@@ -24,6 +24,7 @@ from polybus.amqp.events import (
     IncomingDelivery,
     LinkDetached,
     Opened,
+    OutgoingDelivery,
     ProtocolEvent,
     SaslInit,
     SessionBegun,
@@ -51,6 +52,7 @@ from polybus.limits import (
     AMQP_TOKEN_MS,
     AMQP_TURN_BYTES,
     AMQP_TURN_DISPOSED,
+    AMQP_TURN_EVENTS,
     AMQP_TURN_SECONDS,
     AMQP_UNANSWERED_BYTES,
     AMQP_UNREAD_ANSWER_BYTES,
@@ -204,12 +206,17 @@ class AmqpEndpoint:
         """Handles what has come, for the time of one turn; the rest waits, unread, until others had theirs."""
         work = self._work
         until_s = time.perf_counter() + AMQP_TURN_SECONDS
+        unseen = 0
         while True:
             while work:
-                self._do(work.popleft(), until_s)
-                if time.perf_counter() > until_s and (work or self.connection.unread):
-                    self._take_another_turn()
-                    return
+                event = work.popleft()
+                self._do(event, until_s)
+                unseen += 1
+                if unseen >= AMQP_TURN_EVENTS or not _is_quick(event):
+                    unseen = 0
+                    if (work or self.connection.unread) and time.perf_counter() > until_s:
+                        self._take_another_turn()
+                        return
             if not self.connection.unread:
                 return
             if time.perf_counter() > until_s:  # frames that make no events are work, too
@@ -411,16 +418,18 @@ class AmqpEndpoint:
             self._close(error)
 
     def _dispose(self, event: Disposed, until_s: float) -> None:
-        """Settles as many of a disposition's deliveries as the turn has time for; the rest stays first in line."""
+        """Settles as many of the deliveries as the turn has time for; the rest stays first in line."""
         deliveries = event.deliveries
+        if len(deliveries) <= AMQP_TURN_DISPOSED:
+            self._disposed(deliveries, event)
+            return
         done = 0
         while done < len(deliveries):
             part = deliveries[done : done + AMQP_TURN_DISPOSED]
-            self._disposed(Disposed(event.session, part, event.state, event.settled))
+            self._disposed(part, event)
             done += len(part)
             if time.perf_counter() > until_s and done < len(deliveries):
-                rest = Disposed(event.session, deliveries[done:], event.state, event.settled)
-                self._work.appendleft(rest)
+                self._work.appendleft(Disposed(event.session, deliveries[done:], event.state, event.settled))
                 return
 
     def _handle(self, event: ProtocolEvent, until_s: float | None) -> None:
@@ -432,7 +441,7 @@ class AmqpEndpoint:
                 else:
                     end.delivered(event)
         elif isinstance(event, Disposed):
-            self._disposed(event)
+            self._disposed(event.deliveries, event)
         elif isinstance(event, CreditChanged):
             end = event.link.context
             if isinstance(end, LinkEnd) and not self.stopping:
@@ -449,12 +458,13 @@ class AmqpEndpoint:
         else:
             self._handle_life(event)
 
-    def _disposed(self, event: Disposed) -> None:
+    def _disposed(self, deliveries: list[OutgoingDelivery], event: Disposed) -> None:
         now = self.gateway.bus.clock.now()
-        for outgoing in event.deliveries:
+        state, settled = event.state, event.settled
+        for outgoing in deliveries:
             end = outgoing.link.context
             if isinstance(end, LinkEnd):
-                end.disposed(outgoing, event.state, event.settled, now)
+                end.disposed(outgoing, state, settled, now)
 
     def _handle_life(self, event: ProtocolEvent) -> None:
         if isinstance(event, SessionBegun):
@@ -570,6 +580,14 @@ class AmqpEndpoint:
             if end.link.name == name and isinstance(end.link, OutgoingLink):
                 return end
         return None
+
+
+def _is_quick(event: ProtocolEvent) -> bool:
+    """Whether an event is sure to have taken little time: one message for a link that only stores it."""
+    if not isinstance(event, IncomingDelivery) or event.message_format > 0:
+        return False
+    end = event.link.context
+    return isinstance(end, LinkEnd) and end.quick
 
 
 def _monotonic_ms() -> int:

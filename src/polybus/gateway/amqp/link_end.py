@@ -44,7 +44,7 @@ class SessionLinks:
 class LinkEnd:
     """Base of all ends. `place` is missing only for what belongs to no entity."""
 
-    __slots__ = ("endpoint", "link", "needs", "owned", "place")
+    __slots__ = ("endpoint", "link", "needs", "owned", "place", "quick")
 
     def __init__(self, endpoint: AmqpEndpoint, link: Link, place: LinkNode | None, needs: Rights) -> None:
         self.endpoint = endpoint
@@ -52,6 +52,8 @@ class LinkEnd:
         self.place = place
         self.needs = needs
         """Any one of these rights keeps the link alive."""
+        self.quick = False
+        """Whether a message that comes here takes little time, whatever is in it."""
         self.owned: ForLink | None = None
         """What was made for this link, and may go with it."""
         link.context = self

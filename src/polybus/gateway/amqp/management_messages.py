@@ -68,7 +68,7 @@ def _rendered(item: Peeked, without_body: bool) -> bytes:
     message = item.message
     if without_body and message.body_at:
         message = Message(message.raw[: message.body_at] + _NO_BODY)
-    return b"".join(render(message, item.marks))
+    return render(message, item.marks)
 
 
 async def receive_deferred(call: ManagementCall) -> ManagementReply:
@@ -93,9 +93,9 @@ def _deferred(delivery: Delivery, lock: bool) -> dict[str, object]:
     docs/protocol/management.md#token-in-both-places.
     """
     if not lock:
-        return {"message": b"".join(render(delivery.message, delivery))}
+        return {"message": render(delivery.message, delivery)}
     token = delivery.lock_token = delivery.token
-    return {"message": b"".join(render(delivery.message, delivery)), "lock-token": UUID(bytes=token)}
+    return {"message": render(delivery.message, delivery), "lock-token": UUID(bytes=token)}
 
 
 async def renew_locks(call: ManagementCall) -> ManagementReply:

@@ -23,7 +23,7 @@ from polybus.gateway.amqp.addresses import LinkNode
 from polybus.gateway.amqp.selectors import in_force
 from polybus.gateway.amqp.settling import SettlingLink
 from polybus.limits import AMQP_UNSETTLED_DELIVERIES
-from polybus.message.rendering import render
+from polybus.message.rendering import render_into
 from polybus.namespace.delivery.source import Delivery, MessageSource, give_back
 from polybus.promise import Promise
 from polybus.rules.selectors import Selector
@@ -161,9 +161,8 @@ class ReceivingLink(SettlingLink):
     # Messages
 
     def deliver(self, delivery: Delivery) -> None:
-        telemetry = self.endpoint.gateway.telemetry
-        if telemetry is not None and self.place is not None:
-            telemetry.delivered(
+        if self.telemetry is not None and self.place is not None:
+            self.telemetry.delivered(
                 self.place.path, delivery.message, delivery.enqueued_ms, delivery.sequence, delivery.delivery_count
             )
         if self.deletes:
@@ -175,9 +174,9 @@ class ReceivingLink(SettlingLink):
             give_back(delivery)
             return
         token = delivery.lock_token = delivery.token
-        tag = token[3::-1] + token[5:3:-1] + token[7:5:-1] + token[8:]
-        sent = self.outgoing.send(tag, render(delivery.message, delivery), False, delivery)
-        if sent is None:
+        start = self.outgoing.start_guid_frame(token)
+        rest = render_into(start, delivery.message, delivery)
+        if self.outgoing.send_frame(start, rest, False, delivery) is None:
             give_back(delivery)
             return
         self._sent(delivery.size)
@@ -195,8 +194,9 @@ class ReceivingLink(SettlingLink):
             self.resume()
 
     def _send_removed(self, delivery: Delivery) -> None:
-        tag = _TAG.pack(delivery.partition.entity_id, delivery.sequence)
-        self.outgoing.send(tag, render(delivery.message, delivery), True)
+        start = self.outgoing.start_frame(_TAG.pack(delivery.partition.entity_id, delivery.sequence), True)
+        rest = render_into(start, delivery.message, delivery)
+        self.outgoing.send_frame(start, rest, True)
         self.stats.completed += 1
         self._sent(delivery.size)
 

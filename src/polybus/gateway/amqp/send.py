@@ -48,9 +48,17 @@ BATCH_SIZE: Final = "com.microsoft:max-message-batch-size"
 class _Sending:
     """A send that is under way."""
 
-    __slots__ = ("arrived_s", "bytes", "delivery_id", "messages", "stats", "tells_duplicates", "traced")
+    __slots__ = ("arrived_s", "bytes", "delivery_id", "end", "messages", "stats", "tells_duplicates", "traced")
 
-    def __init__(self, stats: EntityStats, delivery: IncomingDelivery, messages: int, tells_duplicates: bool) -> None:
+    def __init__(
+        self,
+        end: SendingLink,
+        stats: EntityStats,
+        delivery: IncomingDelivery,
+        messages: int,
+        tells_duplicates: bool,
+    ) -> None:
+        self.end = end
         self.stats = stats
         self.delivery_id = -1 if delivery.settled else delivery.delivery_id
         self.messages = messages
@@ -82,7 +90,7 @@ def _dropped(numbers: object) -> PolybusError | None:
 class SendingLink(LinkEnd):
     """What links to one entity and links without a target have in common."""
 
-    __slots__ = ("_batch", "_incoming", "namespace")
+    __slots__ = ("_batch", "_incoming", "_sender", "_telemetry", "namespace")
 
     def __init__(
         self, endpoint: AmqpEndpoint, link: IncomingLink, place: LinkNode | None, namespace: Namespace
@@ -92,6 +100,9 @@ class SendingLink(LinkEnd):
         self._batch: Batch | None = None
         """The one that is being taken apart."""
         self.namespace = namespace
+        # Asked for once: each of these costs as much as a step of a send.
+        self._sender = namespace.sender
+        self._telemetry = endpoint.gateway.telemetry
 
     def accept(self, size: int, properties: dict[object, object]) -> None:
         """Answers the attach and lets the client send."""
@@ -152,28 +163,27 @@ class SendingLink(LinkEnd):
         delivery: IncomingDelivery,
         messages: list[Message],
     ) -> None:
-        sending = _Sending(stats, delivery, len(messages), target.detects_duplicates and _asks_to_hear(messages))
+        sending = _Sending(
+            self, stats, delivery, len(messages), target.detects_duplicates and _asks_to_hear(messages)
+        )
         if delivery.state is not None or via is not None:
             self._send_otherwise(target, via, delivery, messages, sending)
             return
-        telemetry = self.endpoint.gateway.telemetry
-        if telemetry is not None:
-            sending.traced = telemetry.sending(target.name, messages)
+        if self._telemetry is not None:
+            sending.traced = self._telemetry.sending(target.name, messages)
         self.endpoint.begun(sending.bytes)
         try:
-            self.namespace.send(target, messages, self._answered, sending)
+            self._sender.send(target, messages, _answered, sending)
         except BaseException:
             self.endpoint.ended(sending.bytes)
             raise
 
-    def _answered(self, context: _Sending, result: list[int] | None, error: PolybusError | None) -> None:
+    def answered(self, context: _Sending, result: list[int] | None, error: PolybusError | None) -> None:
         """The namespace's reply, after the commit."""
         if error is None and context.tells_duplicates:
             error = _dropped(result)
-        if context.traced is not None:
-            telemetry = self.endpoint.gateway.telemetry
-            if telemetry is not None:
-                telemetry.sent(context.traced, error)
+        if context.traced is not None and self._telemetry is not None:
+            self._telemetry.sent(context.traced, error)
         if error is None:
             _count(context)
             self._incoming.settle_incoming(context.delivery_id, ACCEPTED_BYTES)
@@ -235,9 +245,14 @@ class SendingLink(LinkEnd):
                 promise.result()
             except PolybusError as raised:
                 error = raised
-            self._answered(sending, None, error)
+            self.answered(sending, None, error)
 
         spawn(transactions.discharge(transaction, False)).then(committed)
+
+
+def _answered(context: _Sending, result: list[int] | None, error: PolybusError | None) -> None:
+    """The namespace's reply. A function, for a method of the link would be made anew for each message."""
+    context.end.answered(context, result, error)
 
 
 def _count(sending: _Sending) -> None:
@@ -257,6 +272,7 @@ class SendLink(SendingLink):
         self._destination = destination
         self._target = place.entity if destination is None else destination.entity
         self._via = None if destination is None else place.entity
+        self.quick = not self._target.is_topic  # a topic's rules may take their time
         self._stats = self.stats_of(self._target)
 
     def start(self) -> None:

@@ -120,7 +120,7 @@ def settle(held: Delivery, decision: Decision, now: Now, reply: Reply[C, None] |
 class SettlingLink(LinkEnd):
     """A link whose deliveries the client decides on."""
 
-    __slots__ = ("full", "in_transactions", "outgoing", "stats")
+    __slots__ = ("full", "in_transactions", "outgoing", "stats", "telemetry")
 
     def __init__(self, endpoint: AmqpEndpoint, link: OutgoingLink, place: LinkNode) -> None:
         super().__init__(endpoint, link, place, Rights.LISTEN)
@@ -130,6 +130,7 @@ class SettlingLink(LinkEnd):
         self.full = False
         """The client has so many decisions to make that it gets no more messages."""
         self.stats = endpoint.gateway.stats.entity(place.namespace.name, place.stats_path())
+        self.telemetry = endpoint.gateway.telemetry  # asked for once, for that costs
 
     def disposed(self, outgoing: OutgoingDelivery, state: DeliveryState | None, settled: bool, now: Now) -> None:
         held = outgoing.context
@@ -138,7 +139,7 @@ class SettlingLink(LinkEnd):
             if settled:
                 self._settle_quietly(outgoing, held, state, now)
             elif isinstance(state, Accepted):
-                held.partition.complete(held, now, self._completed, outgoing)
+                held.partition.complete(held, now, _completed, outgoing)
                 self.endpoint.begun(0)
             elif isinstance(state, TransactionalState):
                 self._settle_in_transaction(outgoing, held, state, False)
@@ -181,11 +182,10 @@ class SettlingLink(LinkEnd):
         settle(held, decision, now, reply, outgoing)
         self.endpoint.begun(0)
 
-    def _completed(self, context: OutgoingDelivery, result: None, error: PolybusError | None) -> None:
-        del result
+    def completed(self, context: OutgoingDelivery, error: PolybusError | None) -> None:
         if error is None:
             self.stats.completed += 1
-            if self.endpoint.gateway.telemetry is not None:
+            if self.telemetry is not None:
                 self._trace_settled(context, COMPLETE)
             context.settle(ACCEPTED_BYTES)
             self.endpoint.wake()
@@ -194,7 +194,7 @@ class SettlingLink(LinkEnd):
         self.endpoint.ended(0)
 
     def _trace_settled(self, outgoing: OutgoingDelivery, outcome: str) -> None:
-        telemetry, held = self.endpoint.gateway.telemetry, outgoing.context
+        telemetry, held = self.telemetry, outgoing.context
         if telemetry is not None and self.place is not None and isinstance(held, Delivery):
             telemetry.settled(self.place.path, held.message, outcome)
 
@@ -221,7 +221,7 @@ class SettlingLink(LinkEnd):
     def _confirm(self, context: OutgoingDelivery, outcome: str, error: PolybusError | None) -> None:
         if error is None:
             count(self.stats, outcome)
-            if self.endpoint.gateway.telemetry is not None:
+            if self.telemetry is not None:
                 self._trace_settled(context, outcome)
             context.settle(CONFIRMATIONS[outcome])
             self.endpoint.wake()
@@ -328,6 +328,14 @@ class SettlementInTransaction:
             settle(self._held, Decision(ABANDON), endpoint.clock.now(), None, None)
         self._outgoing.settle_held(MODIFIED_BYTES)
         endpoint.wake()
+
+
+def _completed(context: OutgoingDelivery, result: None, error: PolybusError | None) -> None:
+    """The partition's reply. A function, for a method of the link would be made anew for each message."""
+    del result
+    end = context.owner
+    assert isinstance(end, SettlingLink), "who completes was given the message by a receiving link"
+    end.completed(context, error)
 
 
 def confirmation_of(outcome: DeliveryState | None) -> DeliveryState | None:
