@@ -19,7 +19,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any, Final
 
-from polybus.clock import Now
+from polybus.clock import Clock, Now
 from polybus.errors import BugError
 
 _MICROSECONDS: Final = 1_000_000
@@ -152,7 +152,7 @@ class SimLoop:
         return handle
 
 
-class SimClock:
+class SimClock(Clock):
     """The bus's clocks on a simulated loop. Either can be moved apart from it; only the wall can go back."""
 
     def __init__(self, loop: SimLoop, *, wall_ms: int = 1_700_000_000_000, mono_ms: int = 0) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from polybus.errors import BusError, PolybusError
 
-LATENCY_BUCKETS = 26
+LATENCY_BUCKETS: Final = 26
 """The last holds everything from 16 s on: a send that waits longer was given up by its client."""
 
 
@@ -54,8 +56,12 @@ class EntityStats:
         self.incoming_bytes += size
         self.requests += 1
         self.send_seconds += seconds
-        bits = int(seconds * 1_000_000).bit_length()
-        self.latency[bits if bits < LATENCY_BUCKETS else LATENCY_BUCKETS - 1] += 1
+        micros = int(seconds * 1_000_000)
+        bits = 0
+        while micros > 0 and bits < LATENCY_BUCKETS - 1:  # quicker than to ask for its bits
+            micros >>= 1
+            bits += 1
+        self.latency[bits] += 1
 
     def refused(self, error: PolybusError) -> None:
         """Counts a refusal under whoever is to blame for it."""

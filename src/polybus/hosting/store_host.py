@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from polybus.errors import PartitionUnavailable, PolybusError, QuotaExceeded, StoreError, StoreFull
 from polybus.limits import REOPEN_MS, REOPEN_MS_MAX, UNCOMMITTED_BYTES
-from polybus.partition.output import Output
+from polybus.partition.output import Output, Sink
 from polybus.partition.reading import has_rows, scan_rows
 from polybus.partition.records import after
 from polybus.promise import Loop, Promise, rejected
@@ -49,7 +49,7 @@ class Tenant(Protocol):
 Opener = Callable[[], Promise[StoreDriver]]
 
 
-class StoreHost:
+class StoreHost(Sink):
     def __init__(self, url: str, loop: Loop, opener: Opener) -> None:
         self.url = url
         self.elsewhere = False

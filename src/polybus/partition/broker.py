@@ -80,7 +80,7 @@ class Broker:
         self.duplicates = DuplicateHistory(self.prefix, self.bounds.recent_ids)
         self.stages = Stages()
         self.locks: dict[int, Entry] = {}
-        self.lock_ends = LockEnds(self.locks)
+        self.lock_ends = LockEnds()
         self.next_lock = 1
         self.ids = 0
         # Durable counters.
@@ -316,15 +316,18 @@ class Broker:
         self.locks[number] = entry
         log.locked += 1
         if log.sessions is None:  # in a session the locks of messages end with the session's own
-            self.lock_ends.add(lock_ms, until_ms, number)
+            self.lock_ends.add(lock_ms, entry)
 
     def unlock(self, entry: Entry) -> None:
+        log = entry.log
         del self.locks[entry.lock]
+        if log.sessions is None:
+            self.lock_ends.remove(log.settings.lock_ms, entry.lock)
         entry.lock = 0
         entry.holder = None
         entry.locked_until_wall_ms = 0
         entry.transaction = None
-        entry.log.locked -= 1
+        log.locked -= 1
         if entry.expires_ms and entry.expires_ms <= self.wall_ms:
             self.expiry.wake(entry.expires_ms)  # the sweep had to leave it
         if entry.retry_ms and entry.retry_ms <= self.wall_ms:

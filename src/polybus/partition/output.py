@@ -7,7 +7,9 @@ client sees can depend on a row that is not safe.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
+
+from mypy_extensions import mypyc_attr
 
 from polybus.errors import PolybusError
 from polybus.partition.entry import Entry
@@ -86,10 +88,12 @@ class Output(Batch):
             reply(context, None, error)
 
 
-class Sink(Protocol):
+@mypyc_attr(allow_interpreted_subclasses=True)
+class Sink:
     """Where brokers write: the open output of their store."""
 
     batch: Output
 
     def touch(self) -> None:
         """Something was added: the batch is to be committed soon."""
+        raise NotImplementedError

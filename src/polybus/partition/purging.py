@@ -43,6 +43,7 @@ def _forget(broker: Broker, log: Log) -> None:
         broker.dirty_logs.remove(log)
     for lock in [lock for lock, entry in broker.locks.items() if entry.log is log]:
         del broker.locks[lock]
+        broker.lock_ends.remove(log.settings.lock_ms, lock)
     if log.sessions is not None:
         for session in log.sessions.held.values():
             session.lost = True

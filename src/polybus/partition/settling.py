@@ -247,7 +247,8 @@ def renew(broker: Broker, log: Log, lock: int, now: Now) -> int:
     lock_ms = log.settings.lock_ms
     entry.locked_until_ms = now.mono_ms + lock_ms
     entry.locked_until_wall_ms = now.wall_ms + lock_ms
-    broker.lock_ends.add(lock_ms, entry.locked_until_ms, lock)
+    broker.lock_ends.remove(lock_ms, lock)
+    broker.lock_ends.add(lock_ms, entry)
     return entry.locked_until_wall_ms
 
 

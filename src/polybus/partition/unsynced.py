@@ -59,11 +59,10 @@ class Unsynced:
             self._forget(synced.popleft()[1])
 
     def _forget(self, row: object) -> None:
-        left = self._changes[row] - 1
+        left = self._changes.pop(row) - 1
         if left:
             self._changes[row] = left
         else:
-            del self._changes[row]
             self.forgotten(row)
 
     def forgotten(self, row: object) -> None:

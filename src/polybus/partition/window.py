@@ -68,11 +68,23 @@ class Window:
 
     def pop_ready(self, wall_ms: int) -> Entry | None:
         """Takes the next message in order out of the window."""
+        if not self.returned:
+            return self._pop_first(wall_ms)
         entry = self.first(wall_ms)
         if entry is not None:
             returned = self.returned
             self._drop(bool(returned) and returned[0][1] is entry)
         return entry
+
+    def _pop_first(self, wall_ms: int) -> Entry | None:
+        """The same where nothing was given back, as is nearly always so."""
+        ready = self.ready
+        while ready:
+            entry = ready.popleft()
+            self.ready_bytes -= entry.size
+            if not (entry.gone or entry.lock or (entry.expires_ms and entry.expires_ms <= wall_ms)):
+                return entry
+        return None
 
     def _drop(self, back: bool) -> None:
         entry = heappop(self.returned)[1] if back else self.ready.popleft()

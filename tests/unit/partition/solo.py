@@ -20,7 +20,7 @@ from polybus.partition import receiving, sending, session_verbs, settling, upkee
 from polybus.partition.broker import Broker
 from polybus.partition.entry import Entry
 from polybus.partition.log import Log
-from polybus.partition.output import Output
+from polybus.partition.output import Output, Sink
 from polybus.partition.sessions import Session
 from polybus.partition.settings import EntitySettings
 from polybus.rows import Get, Read
@@ -29,7 +29,7 @@ from tests.unit.partition.audit import audit
 START_MS = 1_700_000_000_000
 
 
-class Solo:
+class Solo(Sink):
     """Drives one broker: `commit` writes the open output, `crash` forgets everything that was not written."""
 
     def __init__(self, settings: EntitySettings | None = None, index: int = 0, entity_id: int = 7) -> None:

@@ -152,14 +152,16 @@ class MessageSource(LogListener):
             while self._wanting and self._turns:
                 partition = self._turns.popleft()
                 del self._queued[partition.index]
-                credit = self._wanting[0].credit
+                credit = 0
                 if self._mixed:
                     credit = self._credit_for(partition)
                     if credit <= 0:  # others were asked for all that is wanted: its turn comes when they lack some
                         waiting = [*(waiting or []), partition]
                         continue
-                if self._hand_over(partition, credit):
-                    self._queue(partition)
+                while self._hand_over(partition, credit):
+                    if self._turns or not self._wanting or self._mixed:
+                        self._queue(partition)
+                        break  # else it is the only one to have a turn
         finally:
             self._pumping = False
             if waiting is not None:
@@ -183,30 +185,35 @@ class MessageSource(LogListener):
             return spare
         return partition.asked(self.log_id) + max(spare // (len(self._turns) + 1), 1)
 
-    def _hand_over(self, partition: PartitionClient, credit: int) -> bool:
-        """Gives one message of the partition to the next receiver; False where it has none at hand."""
+    def _hand_over(self, partition: PartitionClient, asked: int) -> bool:
+        """Gives one message of the partition to the next receiver; False where it has none at hand.
+
+        One elsewhere is `asked` for so many.
+        """
         receiver = self._wanting[0]
+        credit = receiver.credit
         if receiver.deletes:
-            if not partition.take_away(self.log_id, credit, deliver_removed, receiver):
+            if not partition.take_away(self.log_id, asked or credit, deliver_removed, receiver):
                 return False
-            self._charge(receiver)
+            self._charge(receiver, credit - 1)
         else:
-            delivery = partition.take(self.log_id, credit)
+            delivery = partition.take(self.log_id, asked or credit)
             if delivery is None:
                 return False
-            self._charge(receiver)
+            self._charge(receiver, credit - 1)
             receiver.deliver(delivery)
         self.delivered += 1
         return True
 
-    def _charge(self, receiver: Receiver) -> None:
+    def _charge(self, receiver: Receiver, credit: int) -> None:
         """The first in turn gets a message: it goes to the end, or leaves when its credit is used up."""
-        receiver.credit -= 1
-        self._wanting.popleft()
-        if receiver.credit > 0:
-            self._wanting.append(receiver)
-        else:
+        receiver.credit = credit
+        wanting = self._wanting
+        if credit <= 0:
+            wanting.popleft()
             self._known.remove(receiver)
+        elif len(wanting) > 1:
+            wanting.append(wanting.popleft())
 
     def searching(self, partition: PartitionClient) -> None:
         del partition
