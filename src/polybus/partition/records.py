@@ -12,8 +12,12 @@ from typing import Final
 
 from librt.strings import BytesWriter, write_i32_be, write_i64_be
 
-from polybus.checksum import crc32
 from polybus.errors import StoreCorrupt, StoreVersionMismatch
+
+try:
+    from isal.isal_zlib import crc32  # the same sums by the processor's own instructions
+except ImportError:  # there is no wheel of it for this platform
+    from zlib import crc32
 
 VERSION: Final = 1
 """Of the records of messages."""
