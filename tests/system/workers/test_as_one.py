@@ -223,7 +223,7 @@ def test_cursors_and_jobs_are_the_same_through_every_worker(
         assert [each["name"] for each in gate.http.get(f"{place}/cursors").json()["cursors"]] == ["c0", "c1"]
     job = gates[0].http.post(f"{place}/purge", json={"state": "active"})
     assert job.status_code in (200, 202), job.text
-    number = job.json()["id"]
+    number = job.json()["job"]
     for gate in gates:
         until(lambda gate=gate: gate.http.get(f"/$polybus/jobs/{number}").json()["state"] == "done")
     assert [sum(gate.totals("read")) for gate in gates] == [0, 0]

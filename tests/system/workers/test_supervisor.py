@@ -29,7 +29,7 @@ def test_one_ready_line_and_a_stop_that_leaves_nothing_behind(tmp_path: Path) ->
     with ServerProcess(tmp_path / "data", "--workers", "2") as server:
         workers = workers_of(server)
         assert len(workers) == 2
-        assert [line.split()[0] for line in server.output].count("ready") == 1
+        assert sum(line.startswith("ready ") for line in server.output) == 1
         assert sum(line.startswith("store ") for line in server.output) == 4
         assert server.stop() == 0
         assert not [pid for pid in workers if is_alive(pid)]

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from polybus.asyncio_bridge import from_promise, run
-from polybus.errors import ServerBusy
+from polybus.errors import InvalidOperation, ServerBusy
 from polybus.hosting.store_host import StoreHost
 from polybus.limits import BACKUP_HOLD_SECONDS
 from polybus.namespace.bus import Bus
@@ -25,6 +25,8 @@ async def copy_bus(bus: Bus, folder: Path) -> list[dict[str, str]]:
 
     ServerBusy where a store cannot be copied: a copy without its messages would be none.
     """
+    if bus.members is not None:
+        raise InvalidOperation("A bus of several processes is not copied while it runs. Stop it, then copy it.")
     stores = [_opened(host) for host in bus.stores]
     if bus.missing:
         raise ServerBusy("A messaging store is missing: a copy without its messages would not be whole.")
