@@ -6,6 +6,7 @@ decides what that means. Nothing is sent again: a link that broke is gone, and t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,8 @@ from polybus.cluster.frames import NO_ANSWER, Frame, FrameReader, greeting
 from polybus.cluster.values import Reader, Values, error_of, error_values, nonsense
 from polybus.errors import PartitionUnavailable, PolybusError, ProtocolError
 from polybus.promise import Loop, Promise
+
+log = logging.getLogger(__name__)
 
 Answered = Callable[[Reader | None, PolybusError | None], None]
 
@@ -70,6 +73,11 @@ class Link:
                 self.answer(asked, promise.result())
             except PolybusError as error:
                 self.refuse(asked, error)
+            except Exception:  # a bug of ours; who has asked must hear something all the same
+                log.exception("a question of another process could not be answered")
+                self.refuse(
+                    asked, PartitionUnavailable("An error inside of another process of the bus; its log has it.")
+                )
 
         promise.then(settled)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Sized
 from hmac import compare_digest
 from pathlib import Path
 from typing import Protocol
@@ -98,6 +98,8 @@ class Gateway:
         self.outgoing: Path | None = None
         """Where copies of the bus are made before they leave; None where there is no place for them."""
         self.connections: dict[Connected, None] = {}
+        self.http_connections: Sized = ()
+        """Those that speak HTTP, whether they ask for something now or not."""
         bus.on_access_changed = self._access_changed
         self.stopping = False
 

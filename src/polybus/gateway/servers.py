@@ -44,6 +44,7 @@ def http_protocol(gateway: Gateway, faults: FaultPanel | None, open_metrics: boo
     )
     config.load()
     state = ServerState()
+    gateway.http_connections = state.connections
 
     def protocol() -> asyncio.Protocol:
         made = HttpProtocol(config=config, server_state=state, app_state={}, known=gateway.sockets.known)

@@ -136,6 +136,8 @@ class Supervisor:
         self._stopping = False
         self._changed = asyncio.Event()
         self.workers: list[Worker] = []
+        self._links: Path | None = None
+        self._was_ready = False
 
     # Start
 
@@ -151,9 +153,9 @@ class Supervisor:
             self._listening.append(listening)
             self.addresses[name] = (options.host, int(listening.getsockname()[1]))
         fill_addresses(self.addresses)
-        self._links = Path(tempfile.mkdtemp(prefix="polybus-"))
+        links = self._links = Path(tempfile.mkdtemp(prefix="polybus-"))
         for index in range(self._count):
-            spec = WorkerSpec(options, index, self._count, self._links, self.addresses, *self._logs)
+            spec = WorkerSpec(options, index, self._count, links, self.addresses, *self._logs)
             worker = Worker(spec)
             worker.start()
             self.workers.append(worker)
@@ -164,6 +166,7 @@ class Supervisor:
                 await self.stop()
                 raise ConfigError(failed)
             await self._wait()
+        self._was_ready = True
         self._tasks += [asyncio.ensure_future(self._accept(listening)) for listening in self._listening]
 
     async def _wait(self) -> None:
@@ -176,7 +179,11 @@ class Supervisor:
         while True:
             began = asyncio.get_running_loop().time()
             code = await worker.listen(self._changed.set)
-            if self._stopping or (worker.failure is not None and worker.starts == 1):
+            if self._stopping:
+                return
+            if not self._was_ready:
+                worker.failure = worker.failure or f"{worker.spec.name} has ended while it started ({code})"
+                self._changed.set()
                 return
             if asyncio.get_running_loop().time() - began > limits.WORKER_WELL_SECONDS:
                 wait_s = limits.WORKER_RESTART_SECONDS
@@ -235,7 +242,8 @@ class Supervisor:
             if worker.process is not None and worker.process.poll() is None:
                 worker.process.kill()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        shutil.rmtree(self._links, ignore_errors=True)
+        if self._links is not None:
+            shutil.rmtree(self._links, ignore_errors=True)
 
     async def _until(self, done: Callable[[Worker], bool], seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

@@ -322,7 +322,7 @@ async def _tell_load(node: WorkerNode, control: Control) -> None:
     """How many clients are connected here, whenever that is another number than before."""
     known = (-1, -1)
     while True:
-        now = (len(node.gateway.connections), control.handed)
+        now = (len(node.gateway.connections) + len(node.gateway.http_connections), control.handed)
         if now != known:
             known = now
             control.say(clients=now[0], handed=now[1])
