@@ -657,6 +657,8 @@ SPARK_LAYOUT_BYTES = 2_048
 """The front of a message up to its body, beyond which it is walked: fronts are copied out to be compared."""
 CAPTURE_OPEN_FILES = 64
 """Files that one task of a capture writes at once; a backlog of days has more folders than that."""
+CAPTURE_HANDING_OVER = 4
+"""Files that a task hands over at a time: an upload waits for the store, not for the processor."""
 CAPTURE_BUFFER_BYTES = 128 * 1024 * 1024
 """Rows of one task that wait in memory to become row groups of a good size."""
 CAPTURE_BYTES = 256 * 1024 * 1024
@@ -673,10 +675,22 @@ HTTP_FILTER_CHARACTERS = 2_048
 """Of a `$filter`: people write a line."""
 HTTP_FILTER_DEPTH = 16
 """Parentheses inside parentheses in a `$filter`; it is read by functions that call each other."""
+BACKFILL_BATCH_ROWS = 200_000
+"""Positions of one batch of a back-fill: a lost one is repeated in seconds, and files are of a good size."""
 REPLAY_STEP_ROWS = 100_000
 """Rows of one step of a replay that does not wait: an epoch that is staged in a few seconds."""
 
 # --- pipelines: tables ---
+OBJECT_RETRIES = 8
+OBJECT_RETRY_SECONDS = 60
+"""How often, and for how long, a request to an object store that is busy or away is tried; then the batch fails, and
+the pipeline starts again from its checkpoint."""
+OBJECT_READS = 16
+"""Small objects (manifests) that are read at a time: each costs a round trip."""
+OBJECT_BUFFER_BYTES = 4 * 1024 * 1024
+"""What is read of a large object at once."""
+OBJECT_COMPACTION_SECONDS = 3_600
+"""After this a compaction of a folder on an object store is taken for dead, and a living one gives up."""
 LAKE_COMMIT_TRIES = 20
 """Times that a batch, or a compaction, is offered to an Iceberg table while others commit there."""
 

@@ -17,6 +17,7 @@ LONG = {
     "test_notebook",
     "test_pipelines_bodies",
     "test_pipelines_enrich",
+    "test_pipelines_operating",
     "test_pipelines_pages",
     "test_pipelines_redrive",
     "test_pipelines_redrive_crash",

@@ -11,11 +11,11 @@ import pyarrow.dataset as ds
 import pytest
 from azure.servicebus import ServiceBusMessage
 
-from polybus.pipelines.avro import arrow_schema_of, read_avro
 from polybus.pipelines.lake_reading import lake_frame
 from tests.spark.kit import Kit
 from tests.spark.pipelines_kit import forget_last_commit, run
 from tests.spark.test_pipelines_capture import FORMATS, capture, lake, with_arrow
+from tests.unit.pipelines.lakes import avro_table
 
 AVRO = {
     "type": "record",
@@ -42,7 +42,7 @@ def cities(kit: Kit, pipeline: dict[str, Any]) -> dict[int, str | None]:
     if form == "parquet":
         frame = kit.spark.read.option("mergeSchema", "true").parquet(*map(str, opened.files()))
         return {row.data_id: row.data_city for row in frame.collect()}
-    parts = [pa.Table.from_batches(read_avro(path, arrow_schema_of(path))) for path in opened.files()]
+    parts = [avro_table(path) for path in opened.files()]
     table = pa.concat_tables(parts, promote_options="default")
     return dict(zip(table.column("data_id").to_pylist(), table.column("data_city").to_pylist(), strict=True))
 

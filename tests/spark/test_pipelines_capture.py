@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from polybus.pipelines.avro import SPARK_FORMAT, arrow_schema_of, read_avro
+from polybus.pipelines.avro import SPARK_FORMAT
 from polybus.pipelines.capture import CaptureKind
 from polybus.pipelines.compacting import compact_capture
 from polybus.pipelines.kind import Context
@@ -19,6 +19,7 @@ from polybus.pipelines.lake_reading import lake_frame
 from polybus.pipelines.runner import PipelineFailed
 from tests.spark.kit import Kit
 from tests.spark.pipelines_kit import checkpoint, declared, forget_last_commit, run
+from tests.unit.pipelines.lakes import avro_table
 
 FORMATS = ("parquet", "avro", "delta", "iceberg")
 
@@ -39,8 +40,7 @@ def with_arrow(kit: Kit, opened: Lake, form: str) -> Any:
     if form == "parquet":
         return ds.dataset(str(opened.root), format="parquet", partitioning="hive").to_table()
     if form == "avro":
-        batches = [batch for path in opened.files() for batch in read_avro(path, arrow_schema_of(path))]
-        return pa.Table.from_batches(batches)
+        return pa.concat_tables(avro_table(path) for path in opened.files())
     if form == "delta":
         from deltalake import DeltaTable
 

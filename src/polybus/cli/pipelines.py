@@ -13,6 +13,7 @@ from polybus.cli.options import AsJson
 from polybus.cli.output import REFUSED, USAGE, CommandFailure, CommandOutput, one_line_errors
 
 if TYPE_CHECKING:
+    from polybus.pipelines.control import PauseMark
     from polybus.pipelines.declaration import Declaration
     from polybus.pipelines.runner import Runner
 
@@ -145,3 +146,70 @@ def compact(
 
         done = compact_capture(kind, target, older_than)
         out.result(done.record(), f"{name}: {done.files_before} files became {done.files_after} ({done.rows:,} rows)")
+
+
+@app.command()
+def pause(file: File, name: Annotated[str, typer.Argument(help="The pipeline's name.")]) -> None:
+    """Stops a pipeline, in its runner if there is one, until it is resumed; its cursor keeps its place."""
+    with one_line_errors():
+        told = _pause_mark(file, name).set()
+    typer.echo(f"{name}: {'is paused' if told else 'was paused already'}")
+
+
+@app.command()
+def resume(file: File, name: Annotated[str, typer.Argument(help="The pipeline's name.")]) -> None:
+    """Lets a paused pipeline go on where it was."""
+    with one_line_errors():
+        told = _pause_mark(file, name).clear()
+    typer.echo(f"{name}: {'goes on' if told else 'was not paused'}")
+
+
+def _pause_mark(file: File, name: str) -> PauseMark:
+    declaration = _load(file, [name])
+    from polybus.pipelines.control import PauseMark
+
+    return PauseMark(declaration.checkpoints / name)
+
+
+@app.command()
+def reset(
+    file: File,
+    name: Annotated[str, typer.Argument(help="The pipeline's name.")],
+    to: Annotated[str, typer.Option("--to", help="A time in ISO 8601, earliest, or latest.")],
+    as_json: AsJson = False,
+) -> None:
+    """Lets a stream begin anew at a time. No runner may have it. What it has written stays, so rows may come again."""
+    out = CommandOutput(as_json)
+    with one_line_errors():
+        declaration = _load(file, [name])
+        from polybus.pipelines.control import reset as set_back
+
+        (kind,) = declaration.pipelines
+        told = set_back(kind, declaration.checkpoints, to)
+        out.result(told, f"{name}: begins at {to}; its old checkpoint was put aside")
+
+
+@app.command()
+def backfill(
+    file: File,
+    name: Annotated[str, typer.Argument(help="A capture's name.")],
+    first: Annotated[str, typer.Option("--from", help="Time of enqueueing from which on, in ISO 8601.")],
+    end: Annotated[str, typer.Option("--to", help="Time of enqueueing before which.")],
+) -> None:
+    """Captures what the log still has of a time range, once, beside the capture itself."""
+    with one_line_errors():
+        declaration = _load(file, [name])
+        from polybus.pipelines.backfill import Backfill
+        from polybus.pipelines.capture import CaptureKind
+        from polybus.spark import session
+
+        (kind,) = declaration.pipelines
+        if not isinstance(kind, CaptureKind):
+            raise CommandFailure(f"{name!r} is no capture but {kind.kind!r}: there is nothing to back-fill", USAGE)
+        work = Backfill(kind, declaration.checkpoints, first, end)
+        spark = session(declaration.spark.master, "polybus-backfill", declaration.spark.conf)
+        try:
+            rows = work.run(spark, lambda text: typer.echo(f"{name}: {text}"))
+        finally:
+            spark.stop()
+        typer.echo(f"{name}: {rows:,} rows came")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
@@ -75,12 +74,11 @@ class AvroWriter:
         self._writer.flush()
 
 
-def arrow_schema_of(path: Path) -> Any:
+def arrow_schema_of(source: BinaryIO) -> Any:
     """The Arrow schema of a file that `AvroWriter` wrote."""
     from fastavro import reader
 
-    with path.open("rb") as source:
-        fields = reader(source).writer_schema["fields"]
+    fields = reader(source).writer_schema["fields"]
     return pa.schema([(each["name"], _arrow_type(each["type"][1])) for each in fields])
 
 
@@ -102,19 +100,18 @@ def _arrow_type(kind: Any) -> Any:
     return pa.struct([(each["name"], _arrow_type(each["type"][1])) for each in kind["fields"]])
 
 
-def read_avro(path: Path, schema: Any) -> Iterator[Any]:
+def read_avro(source: BinaryIO, schema: Any) -> Iterator[Any]:
     """A file's rows as Arrow batches of the schema that it was written with."""
     from fastavro import reader
 
-    with path.open("rb") as source:
-        rows: list[dict[str, Any]] = []
-        for row in reader(source):
-            rows.append(row)
-            if len(rows) == 5_000:
-                yield _batch(rows, schema)
-                rows = []
-        if rows:
+    rows: list[dict[str, Any]] = []
+    for row in reader(source):
+        rows.append(row)
+        if len(rows) == 5_000:
             yield _batch(rows, schema)
+            rows = []
+    if rows:
+        yield _batch(rows, schema)
 
 
 def _batch(rows: list[Any], schema: Any) -> Any:

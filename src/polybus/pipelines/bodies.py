@@ -16,6 +16,7 @@ from polybus.errors import ConfigError
 from polybus.limits import BODY_SAMPLE_ROWS
 from polybus.pipelines.fields import Fields
 from polybus.pipelines.kind import Origin
+from polybus.pipelines.object_stores import Location
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -48,10 +49,10 @@ class BodySettings:
     kind: str
     schema: str | None
     """DDL (`id BIGINT, total DOUBLE`), or an Avro schema; None: inferred."""
-    quarantine: Path
+    quarantine: Location
 
 
-def body_settings(fields: Fields, origin: Origin, table: Path) -> BodySettings | None:
+def body_settings(fields: Fields, origin: Origin, table: Location) -> BodySettings | None:
     """Reads `body: json`, or `body: {as: json, schema: 'id BIGINT', quarantine: lake/bad}`."""
     told = fields.raw("body")
     beside = table.with_name(f"{table.name}-quarantine")
@@ -68,9 +69,10 @@ def body_settings(fields: Fields, origin: Origin, table: Path) -> BodySettings |
         if schema is not None:
             own.refuse("schemaFile", own.text("schemaFile"), "either 'schema' or 'schemaFile'")
         schema = _file_text(own, origin.path(own.text("schemaFile")))
-    quarantine = own.text("quarantine", None)
+    if own.has("quarantine"):
+        beside = origin.location(own, "quarantine", "a folder for what does not fit")
     own.close()
-    return _checked(own, BodySettings(kind, schema, beside if quarantine is None else origin.path(quarantine)))
+    return _checked(own, BodySettings(kind, schema, beside))
 
 
 def _checked(fields: Fields, settings: BodySettings) -> BodySettings:

@@ -23,6 +23,7 @@ from polybus.pipelines.kind import Context, Origin, StreamKind, read_stream
 from polybus.pipelines.lake import Lake, LakeBatch, open_lake
 from polybus.pipelines.layout import HIVE, NEEDED, Layout
 from polybus.pipelines.manifests import LakeFile
+from polybus.pipelines.object_stores import Location, ObjectUrl
 from polybus.pipelines.places import EntityReference, entity_from
 
 if TYPE_CHECKING:
@@ -39,9 +40,9 @@ RECURRING_MS: Final = 60_000
 class LakePlace:
     """The file's `to`, or `from` of a replay: which table of which format."""
 
-    path: Path
+    path: Location
     format: str
-    options: dict[str, str] = field(default_factory=dict)
+    options: dict[str, str] = field(default_factory=dict, repr=False)
 
     def open(self, layout: Layout) -> Lake:
         return open_lake(self.format, self.path, layout, self.options)
@@ -49,7 +50,7 @@ class LakePlace:
 
 def lake_place(fields: Fields, origin: Origin) -> LakePlace:
     """Reads `{path: /lake/orders, format: iceberg, table: sales.orders, catalog: {…}}`."""
-    path = origin.path(fields.text("path", allowed="a folder that the driver and all executors share"))
+    path = origin.location(fields, "path", "a folder that the driver and all executors share")
     kind = fields.word("format", FORMATS, PARQUET)
     options: dict[str, str] = {}
     if kind == "iceberg":
@@ -58,6 +59,8 @@ def lake_place(fields: Fields, origin: Origin) -> LakePlace:
             options["table"] = fields.text("table")
         if "." not in options.get("table", "a.b"):
             fields.refuse("table", options["table"], "a table with its namespace, such as sales.orders")
+        if isinstance(path, ObjectUrl) and not options.keys() - {"table"}:
+            fields.missing("catalog", "properties of a catalogue, for no file of an object store can be one")
     return LakePlace(path, kind, options)
 
 
@@ -128,20 +131,22 @@ class CaptureKind(StreamKind):
     def start(self, session: SparkSession, context: Context) -> StreamingQuery:
         frame = read_stream(session, self._origin, **self._source_options())
         self._check_columns(frame)
-        lake, folder = self.lake(), Folder(context.checkpoint)
-        bodies = None if self._body is None else TypedBodies(self._body, self.layout, self.place, context)
-        journal = folder.journal()
+        writing = self.writing(context)
+        journal = Folder(context.checkpoint).journal()
         if journal is not None:
-            lake.recover(journal.query)
-            if bodies is not None:
-                bodies.quarantine.recover(journal.query)
+            writing.recover(journal.query)
         return (
             frame.writeStream.queryName(self.name)
-            .foreachBatch(Capturing(lake, folder, context.lands, bodies))
+            .foreachBatch(writing)
             .option("checkpointLocation", context.stream_folder())
             .trigger(**context.trigger(self._every_ms))
             .start()
         )
+
+    def writing(self, context: Context) -> Capturing:
+        """What puts batches into the table."""
+        bodies = None if self._body is None else TypedBodies(self._body, self.layout, self.place, context)
+        return Capturing(self.lake(), Folder(context.checkpoint), context.lands, bodies)
 
     def _check_columns(self, frame: DataFrame) -> None:
         for level in self.layout.levels:
@@ -171,7 +176,7 @@ class Capturing:
     def __init__(
         self, lake: Lake, folder: Folder, lands: Callable[[int, list[LakeFile]], None], bodies: TypedBodies | None
     ) -> None:
-        self._lake = lake
+        self.lake = lake
         self._folder = folder
         self._lands = lands
         self._bodies = bodies
@@ -180,12 +185,18 @@ class Capturing:
         journal = self._folder.journal()
         assert journal is not None, "a query has a journal before it has a batch"
         ends = ends_text(journal) if journal.planned == number else ""
-        batch = LakeBatch(journal.query, number, ends)
+        self._lands(number, self.write(LakeBatch(journal.query, number, ends), frame))
+
+    def recover(self, query: str) -> None:
+        """Makes good what a crash has left of a query's batches."""
+        self.lake.recover(query)
+        if self._bodies is not None:
+            self._bodies.quarantine.recover(query)
+
+    def write(self, batch: LakeBatch, frame: DataFrame) -> list[LakeFile]:
         if self._bodies is None:
-            files = capture_batch(self._lake, batch, frame)
-        else:
-            files = self._bodies.capture(self._lake, batch, frame)
-        self._lands(number, files)
+            return capture_batch(self.lake, batch, frame)
+        return self._bodies.capture(self.lake, batch, frame)
 
 
 def ends_text(journal: CheckpointState) -> str:
@@ -203,9 +214,9 @@ def capture_batch(lake: Lake, batch: LakeBatch, frame: DataFrame) -> list[LakeFi
 
 def stage(lake: Lake, batch: LakeBatch, frame: DataFrame) -> list[LakeFile]:
     """Writes the rows into files that do not count yet."""
-    staging = lake.folder.fresh_staging(batch.id)
+    target = lake.folder.begin(batch.id)
     form = AVRO if lake.suffix == AVRO else PARQUET
-    writing = WriteTask(str(staging), uuid.uuid4().hex[:8], lake.layout, form, lake.whole)
+    writing = WriteTask(target, uuid.uuid4().hex[:8], lake.layout, form, lake.whole)
     told = frame.mapInArrow(writing, STAGED_SCHEMA).collect()
     return lake.staged(batch, [row.asDict() for row in told])
 

@@ -8,7 +8,6 @@ compaction of a folder runs at a time.
 from __future__ import annotations
 
 import time
-import uuid
 from dataclasses import replace
 
 from polybus.errors import ConfigError
@@ -17,8 +16,8 @@ from polybus.pipelines.fields import Fields
 from polybus.pipelines.iceberg import IcebergLake
 from polybus.pipelines.kind import PipelineKind
 from polybus.pipelines.lake import ManifestLake
-from polybus.pipelines.manifests import COMPACTED, MANIFESTS, Manifest, ManifestFolder
-from polybus.pipelines.merging import Compacted, alone, merged, planned
+from polybus.pipelines.manifests import Manifest, TableFolder
+from polybus.pipelines.merging import Compacted, merged, planned
 
 
 def compact_capture(kind: PipelineKind, target: str, older_than: str) -> Compacted:
@@ -43,21 +42,19 @@ def compact_capture(kind: PipelineKind, target: str, older_than: str) -> Compact
     return Compacted(*compact_delta(kind.place.path, target_bytes))
 
 
-def compact_folder(folder: ManifestFolder, target_bytes: int, before_seconds: float) -> Compacted:
+def compact_folder(folder: TableFolder, target_bytes: int, before_seconds: float) -> Compacted:
     """Swaps the manifests of a folder for one that names fewer files; those younger than a moment stay."""
-    if not folder.root.is_dir():
+    if not folder.exists():
         return Compacted(0, 0, 0)
-    with alone(folder.root, MANIFESTS):
-        folder.recover(COMPACTED)
-        old = [each for each in folder.manifests() if folder.made(each.id) <= before_seconds]
+    with folder.compacting() as identity:
+        old = [each for each in folder.manifests() if folder.manifest_made(each.id) <= before_seconds]
         files = [file for each in old for file in each.files]
         plan = planned(files, target_bytes)
         if len(plan) >= len(files) or not old:
             return Compacted(len(files), len(files), 0)
-        identity = f"{COMPACTED}{uuid.uuid4().hex[:8]}"
-        staging = folder.fresh_staging(identity)
+        target = folder.begin(identity)
         new = [
-            merged(folder.root, staging, identity, number, group) if len(group) > 1 else replace(group[0], staged="")
+            merged(folder, target, identity, number, group) if len(group) > 1 else replace(group[0], staged="")
             for number, group in enumerate(plan)
         ]
         batches: dict[str, tuple[int, str]] = {}
@@ -65,4 +62,5 @@ def compact_folder(folder: ManifestFolder, target_bytes: int, before_seconds: fl
             for query, batch in each.batches.items():
                 batches[query] = max(batch, batches.get(query, batch))
         folder.commit(Manifest(identity, old[0].format, batches, new, [each.id for each in old]))
-        return Compacted(len(files), len(new), sum(file.rows for file in new if file.staged))
+        known = {file.path for file in files}
+        return Compacted(len(files), len(new), sum(file.rows for file in new if file.path not in known))

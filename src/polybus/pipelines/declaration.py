@@ -10,10 +10,12 @@ from typing import Any, Final
 
 from polybus.errors import ConfigError
 from polybus.limits import PIPELINE_NAME_CHARACTERS, PIPELINES_PER_FILE
+from polybus.pipelines.alerts import alert_from
 from polybus.pipelines.backoff import Restart
 from polybus.pipelines.fields import Fields
-from polybus.pipelines.kind import Origin, PipelineKind
+from polybus.pipelines.kind import Origin, PipelineKind, StreamKind
 from polybus.pipelines.kinds import KINDS
+from polybus.pipelines.object_stores import stores_from
 from polybus.pipelines.places import bus_from
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -59,8 +61,9 @@ def load(path: Path, kinds: Mapping[str, type[PipelineKind]] = KINDS) -> Declara
 def parse(text: str, file: str, folder: Path, kinds: Mapping[str, type[PipelineKind]] = KINDS) -> Declaration:
     fields = Fields(file, "", _yaml(text, file))
     bus = bus_from(fields.mapping("bus"))
-    origin = Origin(folder, bus)
-    checkpoints = origin.path(fields.text("checkpoints", allowed="a folder for what pipelines must remember"))
+    told_checkpoints = fields.text("checkpoints", allowed="a folder for what pipelines must remember")
+    origin = Origin(folder, bus, stores_from(fields.mapping("stores"), folder))
+    checkpoints = origin.path(told_checkpoints)
     spark = _spark(fields.mapping("spark"))
     restart = _restart(fields.mapping("restart"))
     told = fields.mappings("pipelines", "a list of pipelines, each with name and kind")
@@ -84,7 +87,10 @@ def _pipeline(
     if not good or any(name.lower() == other.lower() for other in others):
         fields.refuse("name", name, _NAME_RULE)
     kind = kinds[fields.word("kind", tuple(kinds))]
-    made = kind.parse(name, fields, Origin(origin.folder, bus_from(fields.mapping("bus"), origin.bus)))
+    bus = bus_from(fields.mapping("bus"), origin.bus)
+    made = kind.parse(name, fields, Origin(origin.folder, bus, origin.stores))
+    if isinstance(made, StreamKind):
+        made.alert = alert_from(fields, bus)
     fields.close()
     return made
 

@@ -4,7 +4,6 @@ which batch of which query it is."""
 from __future__ import annotations
 
 import json
-import shutil
 import time
 from pathlib import Path
 from typing import Any, Final
@@ -14,7 +13,8 @@ import pyarrow as pa
 from polybus.errors import ConfigError
 from polybus.pipelines.lake import Lake, LakeBatch
 from polybus.pipelines.layout import levels_in
-from polybus.pipelines.manifests import LakeFile, move
+from polybus.pipelines.manifests import LakeFile
+from polybus.pipelines.object_stores import Location
 
 _LEVEL_TYPES: Final = {"date": pa.date32(), "hour": pa.int32(), "partition": pa.int32()}
 
@@ -43,9 +43,7 @@ class DeltaLake(Lake):
         """Data files are put in place first: the log alone makes them count."""
         from deltalake.transaction import AddAction, CommitProperties, Transaction
 
-        staging = self.folder.staging(batch.id)
-        for file in files:
-            move(staging / file.staged, self.root / file.path)
+        self.folder.put_in_place(batch.id, files)
         now = time.time_ns() // 1_000_000
         table = self._table() or self._create(schema)
         self._widen(table, schema)
@@ -59,7 +57,7 @@ class DeltaLake(Lake):
                 app_transactions=[Transaction(_application(batch.query), batch.number)],
             ),
         )
-        shutil.rmtree(staging, ignore_errors=True)
+        self.folder.clear(batch.id, files)
 
     def _levels(self, file: LakeFile) -> dict[str, str | None]:
         told = levels_in(file.path)
@@ -84,16 +82,19 @@ class DeltaLake(Lake):
         from deltalake import DeltaTable
 
         return DeltaTable.create(
-            str(self.root), self._schema(schema), mode="ignore", partition_by=list(self.layout.levels)
+            str(self.root),
+            self._schema(schema),
+            mode="ignore",
+            partition_by=list(self.layout.levels),
+            storage_options=delta_options(self.root),
         )
 
     def _table(self) -> Any:
-        DeltaTable = delta_table()  # noqa: N806
-        return DeltaTable(str(self.root)) if DeltaTable.is_deltatable(str(self.root)) else None
+        return opened_table(self.root)
 
-    def files(self) -> list[Path]:
+    def files(self) -> list[str]:
         table = self._table()
-        return [] if table is None else sorted(Path(uri) for uri in table.file_uris())
+        return [] if table is None else sorted(table.file_uris())
 
 
 def delta_table() -> Any:
@@ -104,12 +105,28 @@ def delta_table() -> Any:
     return DeltaTable
 
 
-def compact_delta(root: Path, target_bytes: int) -> tuple[int, int, int]:
-    """Files before and after, and rows in them."""
+def delta_options(root: Location) -> dict[str, str] | None:
+    """What `deltalake` needs to reach a table, secrets included."""
+    if isinstance(root, Path):
+        return None
+    found = root.resolved()
+    plain = {"allow_http": "true"} if any(value.startswith("http://") for value in found.values()) else {}
+    return {**found, **plain}
+
+
+def opened_table(root: Location) -> Any:
+    """The table as it is now; None where there is none."""
     DeltaTable = delta_table()  # noqa: N806
-    if not DeltaTable.is_deltatable(str(root)):
+    options = delta_options(root)
+    found = DeltaTable.is_deltatable(str(root), options)
+    return DeltaTable(str(root), storage_options=options) if found else None
+
+
+def compact_delta(root: Location, target_bytes: int) -> tuple[int, int, int]:
+    """Files before and after, and rows in them."""
+    table = opened_table(root)
+    if table is None:
         return 0, 0, 0
-    table = DeltaTable(str(root))
     before = len(table.file_uris())
     table.optimize.compact(target_size=target_bytes)
     return before, len(table.file_uris()), int(table.count())

@@ -98,6 +98,10 @@ class EnrichKind(StreamKind):
     def entities(self) -> list[EntityReference]:
         return [self._origin, self._target, *(each.entity for each in self._streams.values())]
 
+    def cursors(self) -> list[tuple[EntityReference, str]]:
+        own = (self._origin, self.name)
+        return [own, *((each.entity, f"{self.name}.{name}") for name, each in self._streams.items())]
+
     def check(self) -> list[str]:
         unused = [name for name in (MESSAGES, *self._tables, *self._streams) if not mentions(self._sql, name)]
         if MESSAGES in unused:

@@ -19,7 +19,17 @@ _SIZE: Final = re.compile(r"([0-9]{1,15})\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _SIZE_BYTES: Final = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _RATE: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)\s*/\s*(s|m|h)")
 _SHOWN_CHARACTERS: Final = 80
-_SECRETS: Final = ("connectionstring", "sharedaccess")
+_SECRETS: Final = (
+    "connectionstring",
+    "sharedaccess",
+    "secret",
+    "password",
+    "token",
+    "accesskey",
+    "access_key",
+    "accountkey",
+    "account_key",
+)
 """Words that mark a name or a value as a secret."""
 
 

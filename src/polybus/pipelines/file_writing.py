@@ -1,7 +1,7 @@
 """What a task of a capture does: its rows into files of a staging folder, by the folders where they will lie.
 
-Nothing that a task writes is seen by readers: names are its attempt's own, and only the driver, which hears of the
-tasks that ended well, moves files to where they belong. This runs in Spark's workers.
+Nothing that a task writes counts for readers: names are its attempt's own, and only the driver, which hears of the
+tasks that ended well, makes files a part of the table. This runs in Spark's workers.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -16,14 +17,16 @@ from typing import Any, BinaryIO, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from polybus.limits import CAPTURE_BUFFER_BYTES, CAPTURE_OPEN_FILES
+from polybus.limits import CAPTURE_BUFFER_BYTES, CAPTURE_HANDING_OVER, CAPTURE_OPEN_FILES
 from polybus.pipelines.avro import AvroWriter
-from polybus.pipelines.layout import Layout
+from polybus.pipelines.layout import Layout, file_name
+from polybus.pipelines.manifests import TaskTarget
 
 STAGED_SCHEMA: Final = (
-    "task int, part int, folder string, staged string, rows long, bytes long, first_time long, last_time long"
+    "task int, part int, folder string, staged string, rows long, bytes long, first_time long, last_time long,"
+    " retries int"
 )
-"""What a task tells the driver of each file; times in microseconds since 1970."""
+"""What a task tells the driver of each file; times in microseconds since 1970. Retries: attempts that failed before."""
 _ARROW: Final = pa.schema(
     [
         ("task", pa.int32()),
@@ -34,6 +37,7 @@ _ARROW: Final = pa.schema(
         ("bytes", pa.int64()),
         ("first_time", pa.int64()),
         ("last_time", pa.int64()),
+        ("retries", pa.int32()),
     ]
 )
 PARQUET: Final = "parquet"
@@ -83,10 +87,11 @@ class StagedFile:
         self.folder = folder
         self.part = part
         self.rows = 0
+        self.bytes = 0
         self.waiting_bytes = 0
         self._waiting: list[Any] = []
         self._times: list[int] = []
-        self._schema = schema
+        self.schema = schema
         self._sink = path.open("wb")
         self._writer = WRITERS[kind](self._sink, schema)
 
@@ -98,7 +103,7 @@ class StagedFile:
 
     def flush(self) -> None:
         if self._waiting:
-            self._writer.write(pa.Table.from_batches(self._waiting, self._schema).combine_chunks())
+            self._writer.write(pa.Table.from_batches(self._waiting, self.schema).combine_chunks())
             self._waiting, self.waiting_bytes = [], 0
 
     def close(self) -> None:
@@ -107,19 +112,31 @@ class StagedFile:
         self._writer.close()
         self._sink.flush()
         os.fsync(self._sink.fileno())
+        self.bytes = os.fstat(self._sink.fileno()).st_size
         self._sink.close()
 
-    def record(self, task: int) -> dict[str, Any]:
+    def record(self, task: int, staged: str) -> dict[str, Any]:
         first, last = (min(self._times), max(self._times)) if self._times else (None, None)
-        told = {"task": task, "part": self.part, "folder": self.folder, "staged": self.path.name}
-        return {**told, "rows": self.rows, "bytes": self.path.stat().st_size, "first_time": first, "last_time": last}
+        told = {"task": task, "part": self.part, "folder": self.folder, "staged": staged}
+        return {**told, "rows": self.rows, "bytes": self.bytes, "first_time": first, "last_time": last}
 
 
 class TaskFiles:
-    """The files of one task."""
+    """The files of one task: they grow in a folder, and are handed over, a few at a time, when they are whole."""
 
-    def __init__(self, staging: Path, layout: Layout, kind: str, whole: bool, task: int, attempt: str) -> None:
+    def __init__(
+        self,
+        staging: Path,
+        layout: Layout,
+        kind: str,
+        whole: bool,
+        task: int,
+        attempt: str,
+        target: TaskTarget | None = None,
+    ) -> None:
         self._staging = staging
+        self._target = target
+        self._handing = ThreadPoolExecutor(CAPTURE_HANDING_OVER)
         self._layout = layout
         self._kind = kind
         self._whole = whole
@@ -127,7 +144,7 @@ class TaskFiles:
         self._attempt = attempt
         self._open: dict[str, StagedFile] = {}
         self._parts: dict[str, int] = {}
-        self._closed: list[StagedFile] = []
+        self._closed: list[tuple[StagedFile, Future[str]]] = []
 
     def write(self, batch: Any) -> None:
         for values, rows in self._layout.split(utc(batch)):
@@ -155,19 +172,30 @@ class TaskFiles:
     def _close(self, folder: str) -> None:
         file = self._open.pop(folder)
         file.close()
-        self._closed.append(file)
+        self._closed.append((file, self._handing.submit(self._land, file)))
+
+    def _land(self, file: StagedFile) -> str:
+        if self._target is None:
+            return file.path.name
+        return self._target.land(
+            file.path,
+            file.folder,
+            lambda identity: file_name(f"{identity}-{self._attempt}", self._task, file.part, self._kind),
+        )
 
     def close(self) -> list[dict[str, Any]]:
-        for folder in list(self._open):
-            self._close(folder)
-        return [file.record(self._task) for file in self._closed]
+        """Hands over the rest and tells of all of them; fails where one could not be handed over."""
+        with self._handing:
+            for folder in list(self._open):
+                self._close(folder)
+            return [file.record(self._task, landed.result()) for file, landed in self._closed]
 
 
 @dataclass(frozen=True)
 class WriteTask:
     """For `DataFrame.mapInArrow`: rows in, one row for each file out."""
 
-    staging: str
+    target: TaskTarget
     attempt: str
     """Of the driver: a task of one that died may still be writing."""
     layout: Layout
@@ -179,13 +207,14 @@ class WriteTask:
 
         context = TaskContext.get()
         assert context is not None
-        staging = Path(self.staging)
-        staging.mkdir(parents=True, exist_ok=True)
         attempt = f"{self.attempt}-{context.taskAttemptId()}"
-        files = TaskFiles(staging, self.layout, self.kind, self.whole, context.partitionId(), attempt)
-        for batch in batches:
-            files.write(batch)
-        yield pa.RecordBatch.from_pylist(files.close(), _ARROW)
+        task, retries = context.partitionId(), context.attemptNumber()
+        with self.target.working() as working:
+            files = TaskFiles(working, self.layout, self.kind, self.whole, task, attempt, self.target)
+            for batch in batches:
+                files.write(batch)
+            told = [{**each, "retries": retries} for each in files.close()]
+        yield pa.RecordBatch.from_pylist(told, _ARROW)
 
 
 def utc(batch: Any) -> Any:

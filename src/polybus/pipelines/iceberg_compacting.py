@@ -18,6 +18,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,8 +27,9 @@ import pyarrow.parquet as pq
 from polybus.errors import ConfigError
 from polybus.limits import LAKE_COMMIT_TRIES
 from polybus.pipelines.iceberg import IcebergLake, local_path
-from polybus.pipelines.manifests import COMPACTED, STAGING, LakeFile, move, sync_folder
+from polybus.pipelines.manifests import COMPACTED, STAGING, LakeFile, ManifestFolder, TableFolder, sync_folder
 from polybus.pipelines.merging import Compacted, alone, merged, planned
+from polybus.pipelines.object_folder import ObjectFolder
 
 _LIST: Final = "files.json"
 _FIELD_ID: Final = b"PARQUET:field_id"
@@ -43,15 +45,15 @@ class Overtaken(ConfigError):
 
 def compact_iceberg(lake: IcebergLake, target_bytes: int, before_seconds: float) -> Compacted:
     """Swaps small data files for few large ones; those younger than a moment stay."""
-    if not lake.root.is_dir():
+    if not lake.folder.exists():
         return Compacted(0, 0, 0)
-    with alone(lake.root, STAGING):
+    with _alone(lake):
         table = lake.table()
         if table is None:
             return Compacted(0, 0, 0)
         _forget_unfinished(lake, table)
         tasks = _tasks(table)
-        groups = _groups(lake.root, table, tasks, target_bytes, before_seconds)
+        groups = _groups(lake, table, tasks, target_bytes, before_seconds)
         if not groups:
             return Compacted(len(tasks), len(tasks), 0)
         return _compact(lake, len(tasks), groups)
@@ -59,22 +61,25 @@ def compact_iceberg(lake: IcebergLake, target_bytes: int, before_seconds: float)
 
 def _compact(lake: IcebergLake, count: int, groups: list[dict[str, LakeFile]]) -> Compacted:
     identity = f"{COMPACTED}{uuid.uuid4().hex[:8]}"
-    staging = lake.folder.fresh_staging(identity)
-    new = [merged(lake.root, staging, identity, number, list(group.values())) for number, group in enumerate(groups)]
-    paths = [lake.root / file.path for file in new]
-    _write_list(staging, [file.path for file in new])
-    for file, path in zip(new, paths, strict=True):
-        move(staging / file.staged, path)
-        sync_folder(path.parent)
+    target = lake.folder.begin(identity)
+    new = [merged(lake.folder, target, identity, number, list(group.values())) for number, group in enumerate(groups)]
+    if isinstance(lake.folder, ManifestFolder):
+        _write_list(lake.folder.staging(identity), [file.path for file in new])
+    lake.folder.put_in_place(identity, new)
     old = {name for group in groups for name in group}
     try:
-        _swap(lake, identity, old, [str(path) for path in paths])
+        _swap(lake, identity, old, [lake.named(file.path) for file in new])
     except ConfigError:
         # After any other failure nobody knows what will come of it: the next compaction finds out.
-        _forget_unfinished(lake, lake.table())
+        _forget_unfinished(lake, lake.table(), identity)
         raise
-    shutil.rmtree(staging)
+    lake.folder.clear(identity, new)
     return Compacted(count, count - len(old) + len(new), sum(file.rows for file in new))
+
+
+def _alone(lake: IcebergLake) -> AbstractContextManager[None]:
+    """On an object store the catalogue alone decides between two: the second finds its files gone from the table."""
+    return alone(lake.root, STAGING) if isinstance(lake.root, Path) else nullcontext()
 
 
 # What can be merged
@@ -85,25 +90,27 @@ def _tasks(table: Any) -> Tasks:
 
 
 def _groups(
-    root: Path, table: Any, tasks: Tasks, target_bytes: int, before_seconds: float
+    lake: IcebergLake, table: Any, tasks: Tasks, target_bytes: int, before_seconds: float
 ) -> list[dict[str, LakeFile]]:
     """Files that become one, by the names that the table has for them."""
     alike: dict[Any, dict[str, LakeFile]] = {}
     spec = table.spec().spec_id
     for name, task in sorted(tasks.items()):
-        path = local_path(name)
-        untouched = task.file.spec_id == spec and not task.delete_files and path.is_relative_to(root)
-        schema = _plain_schema(path) if untouched and path.stat().st_mtime <= before_seconds else None
+        path = lake.inside(name)
+        if path is None or task.file.spec_id != spec or task.delete_files or lake.folder.made(path) > before_seconds:
+            continue
+        schema = _plain_schema(lake.folder, path)
         if schema is not None:
             key = (repr(task.file.partition), schema)
-            file = LakeFile(str(path.relative_to(root)), "", task.file.record_count, task.file.file_size_in_bytes)
+            file = LakeFile(path, "", task.file.record_count, task.file.file_size_in_bytes)
             alike.setdefault(key, {})[name] = file
     return [group for files in alike.values() for group in _named(files, target_bytes)]
 
 
-def _plain_schema(path: Path) -> Any:
+def _plain_schema(folder: TableFolder, path: str) -> Any:
     """The columns of a file; None where they go by numbers and not by their names, as engines write them."""
-    schema = pq.read_schema(path).remove_metadata()
+    with folder.open(path) as source:
+        schema = pq.read_schema(source).remove_metadata()
     return None if any(_FIELD_ID in (field.metadata or {}) for field in schema) else schema
 
 
@@ -166,20 +173,26 @@ def _write_list(staging: Path, paths: list[str]) -> None:
     sync_folder(staging)
 
 
-def _forget_unfinished(lake: IcebergLake, table: Any) -> None:
-    """Removes what compactions have put in place and no snapshot names."""
+def _forget_unfinished(lake: IcebergLake, table: Any, own: str = "") -> None:
+    """Removes what compactions have put in place and no snapshot names; on an object store those that are dead."""
+    if isinstance(lake.folder, ObjectFolder):
+        for identity in lake.folder.dead_compactions(own):
+            lake.folder.forget(identity, {path for name in _names(table) if (path := lake.inside(name)) is not None})
+        return
+    assert isinstance(lake.root, Path)
     for staging in sorted((lake.root / STAGING).glob(f"{COMPACTED}*")):
         listed = staging / _LIST
         paths = [lake.root / path for path in json.loads(listed.read_text())] if listed.exists() else []
         if any(path.exists() for path in paths):
-            named = _named_by_snapshots(table)
+            named = {local_path(name) for name in _names(table)}
             for path in paths:
                 if path not in named:
                     path.unlink(missing_ok=True)
         shutil.rmtree(staging)
 
 
-def _named_by_snapshots(table: Any) -> set[Path]:
+def _names(table: Any) -> set[str]:
+    """All files that snapshots name."""
     if table is None:
         return set()
     manifests = {
@@ -188,4 +201,4 @@ def _named_by_snapshots(table: Any) -> set[Path]:
         for manifest in snapshot.manifests(table.io)
     }
     entries = (entry for manifest in manifests.values() for entry in manifest.fetch_manifest_entry(table.io))
-    return {local_path(entry.data_file.file_path) for entry in entries}
+    return {entry.data_file.file_path for entry in entries}

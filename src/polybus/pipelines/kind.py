@@ -15,10 +15,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from polybus.errors import ConfigError
+from polybus.pipelines.alerts import AlertSettings
 from polybus.pipelines.fields import Fields
 from polybus.pipelines.folders import STREAM
 from polybus.pipelines.manifests import LakeFile
 from polybus.pipelines.metrics import Metrics
+from polybus.pipelines.object_stores import ALLOWED, Location, Stores, is_url
 from polybus.pipelines.places import BusReference, EntityReference
 from polybus.pipelines.progress import Progress
 
@@ -36,8 +39,23 @@ class Origin:
     bus: BusReference | None
     """The file's `bus`, for entities that name none."""
 
+    stores: Stores = field(default_factory=Stores)
+    """The file's `stores`."""
+
     def path(self, text: str) -> Path:
+        if is_url(text):
+            raise ConfigError(f"{text}: must be a folder or file here, and not a URL")
         return (self.folder / Path(text).expanduser()).absolute()
+
+    def location(self, fields: Fields, name: str, allowed: str) -> Location:
+        """A place for tables or reports: a folder, or a URL of an object store."""
+        text = fields.text(name, allowed=allowed)
+        if not is_url(text):
+            return self.path(text)
+        found = self.stores.at(text)
+        if found is None:
+            fields.refuse(name, text, ALLOWED)
+        return found
 
 
 @dataclass(frozen=True)
@@ -113,12 +131,18 @@ class PipelineKind(ABC):
 class StreamKind(PipelineKind):
     """A pipeline that is a streaming query."""
 
+    alert: AlertSettings | None = None
+    """When its lag is worth an alert."""
     recurring_ms: int | None = None
     """Where set, a resident runner starts the query as with --once, and again so long after the last start."""
 
     @abstractmethod
     def start(self, session: SparkSession, context: Context) -> StreamingQuery:
         """Starts the query from its checkpoint; it is called `self.name`, and triggered as the context says."""
+
+    def cursors(self) -> list[tuple[EntityReference, str]]:
+        """What it reads, each with the name of its cursor."""
+        return [(self.entities()[0], self.name)]
 
     def due(self, context: Context) -> bool:  # noqa: ARG002
         """Whether a recurring query should start before its time; asked every few seconds while it rests."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from polybus.errors import ConfigError
 from polybus.pipelines.file_writing import AVRO, PARQUET
-from polybus.pipelines.layout import Layout, batch_id, batch_prefix, file_name
-from polybus.pipelines.manifests import LakeFile, Manifest, ManifestFolder
+from polybus.pipelines.layout import Layout, batch_id, batch_prefix, file_name, joined
+from polybus.pipelines.manifests import LakeFile, Manifest, folder_at
+from polybus.pipelines.object_stores import Location
 
 
 @dataclass(frozen=True)
@@ -42,10 +42,10 @@ class Lake(ABC):
     """Whether files hold every column, also those that the folders tell."""
     suffix: str
 
-    def __init__(self, root: Path, layout: Layout) -> None:
+    def __init__(self, root: Location, layout: Layout) -> None:
         self.root = root
         self.layout = layout
-        self.folder = ManifestFolder(root)
+        self.folder = folder_at(root)
 
     def committed(self, batch: LakeBatch) -> bool:
         """Whether this batch is in already; CheckpointBehind where another one of its number is, or a later one.
@@ -79,26 +79,17 @@ class Lake(ABC):
 
     def recover(self, query: str) -> None:
         """Makes good what a crash has left of the query's batches."""
-        self.folder.recover(batch_prefix(query))
+        self.folder.recover(batch_prefix(query), self.last(query))
 
     @abstractmethod
-    def files(self) -> list[Path]:
-        """The data files that are in now."""
+    def files(self) -> list[str]:
+        """The data files that are in now, by path or URL."""
 
     def staged(self, batch: LakeBatch, told: list[Any]) -> list[LakeFile]:
         """The files that tasks have told of, with the names that they will have."""
         return [
-            LakeFile(
-                path="/".join(
-                    part
-                    for part in (each["folder"], file_name(batch.id, each["task"], each["part"], self.suffix))
-                    if part
-                ),
-                staged=each["staged"],
-                rows=each["rows"],
-                bytes=each["bytes"],
-                first_time=each["first_time"],
-                last_time=each["last_time"],
+            self.folder.placed(
+                each, joined(each["folder"], file_name(batch.id, each["task"], each["part"], self.suffix))
             )
             for each in sorted(told, key=lambda each: (each["folder"], each["task"], each["part"]))
         ]
@@ -109,14 +100,14 @@ class ManifestLake(Lake):
 
     whole = False
 
-    def __init__(self, root: Path, layout: Layout, suffix: str) -> None:
+    def __init__(self, root: Location, layout: Layout, suffix: str) -> None:
         super().__init__(root, layout)
         self.suffix = suffix
 
     def committed(self, batch: LakeBatch) -> bool:
         found = super().committed(batch)
         if found:
-            self.folder.recover(batch.id)
+            self.folder.recover(batch.id, batch.number)
         return found
 
     def last(self, query: str) -> int:
@@ -129,11 +120,11 @@ class ManifestLake(Lake):
         known = {batch.query: (batch.number, batch.ends)}
         self.folder.commit(Manifest(batch.id, self.suffix, known, files))
 
-    def files(self) -> list[Path]:
+    def files(self) -> list[str]:
         return self.folder.files()
 
 
-def open_lake(kind: str, root: Path, layout: Layout, options: dict[str, str]) -> Lake:
+def open_lake(kind: str, root: Location, layout: Layout, options: dict[str, str]) -> Lake:
     """The lake that the words of a file stand for."""
     if kind in (PARQUET, AVRO):
         return ManifestLake(root, layout, kind)

@@ -69,6 +69,11 @@ def batch_id(query: str, batch: int) -> str:
     return f"{batch_prefix(query)}{batch:08}"
 
 
+def joined(folder: str, name: str) -> str:
+    """A name in a folder, which may be the table's own."""
+    return f"{folder}/{name}" if folder else name
+
+
 def file_name(identity: str, task: int, part: int, suffix: str) -> str:
     """`batch-1f0c2a9e-00000041-task-00003.parquet`; a task that needs more than one file in a folder numbers them."""
     return f"{identity}-task-{task:05}{f'-{part}' if part else ''}.{suffix}"

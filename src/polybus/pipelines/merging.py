@@ -8,16 +8,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from polybus.errors import ConfigError
-from polybus.pipelines.avro import read_avro
+from polybus.pipelines.avro import arrow_schema_of, read_avro
 from polybus.pipelines.file_writing import AVRO, StagedFile
-from polybus.pipelines.layout import file_name
-from polybus.pipelines.manifests import LakeFile
+from polybus.pipelines.layout import file_name, joined
+from polybus.pipelines.manifests import LakeFile, TableFolder, TaskTarget
 
 
 @dataclass(frozen=True)
@@ -48,39 +48,43 @@ def planned(files: list[LakeFile], target_bytes: int) -> list[list[LakeFile]]:
     return groups
 
 
-def merged(root: Path, staging: Path, identity: str, number: int, group: list[LakeFile]) -> LakeFile:
-    """One file with the rows of several, in a staging folder."""
-    parts = [root / file.path for file in group]
-    suffix = parts[0].suffix.removeprefix(".")
-    schema = pa.unify_schemas([_schema(part) for part in parts])
-    staged = StagedFile(staging / f"{number}.part", schema, suffix, "", 0)
-    for part in parts:
-        for batch in _batches(part, schema):
-            staged.add(batch, None)
-            if staged.waiting_bytes > 64 << 20:
-                staged.flush()
-    staged.close()
+def merged(folder: TableFolder, target: TaskTarget, identity: str, number: int, group: list[LakeFile]) -> LakeFile:
+    """One file with the rows of several, handed over as a task of a capture does."""
+    suffix = group[0].path.rpartition(".")[2]
     place = group[0].path.rpartition("/")[0]
-    path = "/".join(part for part in (place, file_name(identity, number, 0, suffix)) if part)
+    with target.working() as working:
+        staged = StagedFile(working / f"{number}.part", _unified(folder, group, suffix), suffix, place, 0)
+        for file in group:
+            with folder.open(file.path) as source:
+                for batch in _batches(source, staged.schema, suffix):
+                    staged.add(batch, None)
+                    if staged.waiting_bytes > 64 << 20:
+                        staged.flush()
+        staged.close()
+        landed = target.land(staged.path, place, lambda of: file_name(f"{of}-{identity[-8:]}", number, 0, suffix))
     firsts = [file.first_time for file in group if file.first_time is not None]
     lasts = [file.last_time for file in group if file.last_time is not None]
-    times = (min(firsts, default=None), max(lasts, default=None))
-    return LakeFile(path, staged.path.name, staged.rows, staged.path.stat().st_size, *times)
+    told = {
+        **staged.record(number, landed),
+        "first_time": min(firsts, default=None),
+        "last_time": max(lasts, default=None),
+    }
+    return folder.placed(told, joined(place, file_name(identity, number, 0, suffix)))
 
 
-def _schema(path: Path) -> Any:
-    if path.suffix == f".{AVRO}":
-        from polybus.pipelines.avro import arrow_schema_of
+def _unified(folder: TableFolder, group: list[LakeFile], suffix: str) -> Any:
+    found = []
+    for file in group:
+        with folder.open(file.path) as source:
+            found.append(arrow_schema_of(source) if suffix == AVRO else pq.read_schema(source))
+    return pa.unify_schemas(found)
 
-        return arrow_schema_of(path)
-    return pq.read_schema(path)
 
-
-def _batches(path: Path, schema: Any) -> Iterator[Any]:
-    if path.suffix == f".{AVRO}":
-        yield from read_avro(path, schema)
+def _batches(source: BinaryIO, schema: Any, suffix: str) -> Iterator[Any]:
+    if suffix == AVRO:
+        yield from read_avro(source, schema)
         return
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(source) as file:
         for batch in file.iter_batches():
             yield widened(batch, schema)
 

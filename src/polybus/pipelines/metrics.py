@@ -19,6 +19,7 @@ HELP: dict[str, tuple[str, str]] = {
     "polybus_pipeline_lag_messages": (GAUGE, "Messages in the log that are not read yet, by partition."),
     "polybus_pipeline_last_batch": (GAUGE, "Number of the last batch."),
     "polybus_pipeline_last_batch_timestamp_seconds": (GAUGE, "When the last batch began."),
+    "polybus_pipeline_alert": (GAUGE, "1 while more messages wait, for longer, than the file allows."),
     "polybus_pipeline_job": (GAUGE, "Figures of the last run of a job."),
 }
 """Metrics of the runner: type and meaning. Kinds add theirs with `Metrics.describe`."""

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from polybus.errors import ConfigError
+from polybus.pipelines.fields import duration_text
 from polybus.spark.offsets import Offset, offset_from
 
 
@@ -40,7 +41,12 @@ class Progress:
         return self.rows * 1000 / self.ms if self.ms else 0.0
 
     def line(self) -> str:
-        return f"batch {self.batch}: {self.rows:,} rows, lag {self.lag_messages:,}, {self.ms:,} ms"
+        """For people: what was done, what is left, and how long that takes where it is more than a batch."""
+        done = f"batch {self.batch}: {self.rows:,} rows, lag {self.lag_messages:,}, {self.ms:,} ms"
+        if self.rows and self.lag_messages > self.rows:
+            left_ms = round(self.lag_messages / self.rows * self.ms)
+            return f"{done}, {self.rows_per_second:,.0f} rows/s, {duration_text(left_ms - left_ms % 1000)} to go"
+        return done
 
     def record(self) -> dict[str, object]:
         """For the status page."""

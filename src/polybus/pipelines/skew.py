@@ -10,15 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 from polybus.errors import Unauthorized
 from polybus.pipelines.fields import Fields, duration_text
 from polybus.pipelines.folders import Folder
 from polybus.pipelines.kind import Context, Origin, StreamKind, read_stream
+from polybus.pipelines.object_stores import Location
 from polybus.pipelines.places import EntityReference, entity_from
-from polybus.pipelines.reports import remove_older, time_text, write_page
+from polybus.pipelines.report_folder import ReportFolder
+from polybus.pipelines.reports import time_text
 from polybus.pipelines.skew_page import Lag, Skew
 from polybus.pipelines.traffic import HotKey, KeyBucket, Loads, PartitionLoad, spread_batches, what_if
 from polybus.spark.bus import BusClient
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 PAGE: Final = "skew.html"
+COUNTS: Final = "counts"
 EVERY_MS: Final = 60_000
 OVER_MS: Final = 86_400_000
 PARTITIONS: Final = (1, 2, 4, 8, 16, 32, 64)
@@ -42,7 +44,7 @@ class SkewKind(StreamKind):
         self,
         name: str,
         origin: EntityReference,
-        folder: Path,
+        folder: Location,
         every_ms: int,
         over_ms: int,
         partitions: tuple[int, ...],
@@ -52,7 +54,7 @@ class SkewKind(StreamKind):
     ) -> None:
         super().__init__(name)
         self._origin = origin
-        self._folder = folder
+        self._folder = ReportFolder(folder)
         self._every_ms = every_ms
         self._over_ms = over_ms
         self._partitions = partitions
@@ -65,7 +67,7 @@ class SkewKind(StreamKind):
         return cls(
             name,
             entity_from(fields, "from", origin.bus),
-            origin.path(fields.text("to", allowed="a folder for the counts and the page")),
+            origin.location(fields, "to", "a folder for the counts and the page"),
             fields.duration_ms("every", EVERY_MS),
             fields.duration_ms("over", OVER_MS, least=1_000),
             _numbers(fields),
@@ -81,6 +83,7 @@ class SkewKind(StreamKind):
         return f"keys and partitions of {self._origin.entity}, over {duration_text(self._over_ms)}, to {self._folder}"
 
     def start(self, session: SparkSession, context: Context) -> StreamingQuery:
+        self._folder.keep(context.checkpoint)
         columns = ["partition", "session_id", "partition_key", "message_id", "enqueued_time"]
         columns += ["body"] if self._sizes else []
         frame = read_stream(session, self._origin, cursor=self.name, columns=",".join(columns))
@@ -117,12 +120,12 @@ class SkewKind(StreamKind):
         named = counts.selectExpr(
             "partition", "key", "`count(1)` as messages", "`sum(size)` as bytes", "`max(enqueued_time)` as until"
         )
-        named.coalesce(1).write.mode("overwrite").parquet(str(self._folder / "counts" / f"batch={number}"))
+        named.coalesce(1).write.mode("overwrite").parquet(str(self._folder.table(COUNTS) / f"batch={number}"))
 
     def report(self, session: SparkSession, context: Context) -> Skew:
         """Makes the page from the counts of the last while."""
         since = datetime.now(UTC) - timedelta(milliseconds=self._over_ms)
-        remove_older(self._folder / "counts", since)
+        self._folder.remove_older(COUNTS, since)
         bus = self._origin.open()
         try:
             lags = lags_of(bus, self.name)
@@ -130,13 +133,13 @@ class SkewKind(StreamKind):
             bus.close()
         skew = self._skew(session, since, lags)
         context.report = skew.html()
-        write_page(self._folder / PAGE, context.report)
+        self._folder.publish(PAGE, context.report, COUNTS)
         context.metrics.put("polybus_pipeline_skew_imbalance", skew.imbalance, pipeline=self.name)
         context.metrics.put("polybus_pipeline_skew_hottest_key_share", skew.hottest_share, pipeline=self.name)
         return skew
 
     def _skew(self, session: SparkSession, since: datetime, lags: list[Lag]) -> Skew:
-        counts = session.read.parquet(str(self._folder / "counts"))
+        counts = session.read.parquet(str(self._folder.table(COUNTS)))
         counts = counts.where(f"until >= timestamp_millis({int(since.timestamp() * 1000)})").persist()
         try:
             keyed = counts.where("key is not null").groupBy("key")

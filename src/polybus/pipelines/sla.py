@@ -17,8 +17,10 @@ from polybus.pipelines import events
 from polybus.pipelines.events import Journal
 from polybus.pipelines.fields import Fields, duration_text
 from polybus.pipelines.kind import Context, JobKind, Origin
+from polybus.pipelines.object_stores import Location
 from polybus.pipelines.places import EntityReference, entity_from
-from polybus.pipelines.reports import remove_older, time_text, write_page
+from polybus.pipelines.report_folder import ReportFolder
+from polybus.pipelines.reports import time_text
 from polybus.pipelines.sla_page import LATENCIES, Sla, SlaWindow, Targets, filled
 from polybus.spark.bus import BusClient, LogState
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
 PAGE: Final = "sla.html"
+EVENTS: Final = "events"
 EVERY_MS: Final = 60_000
 WINDOW_MS: Final = 300_000
 KEEP_MS: Final = 7 * 86_400_000
@@ -41,7 +44,7 @@ class SlaKind(JobKind):
         self,
         name: str,
         origin: EntityReference,
-        folder: Path,
+        folder: Location,
         every_ms: int,
         window_ms: int,
         keep_ms: int,
@@ -50,7 +53,7 @@ class SlaKind(JobKind):
     ) -> None:
         super().__init__(name)
         self._origin = origin
-        self._folder = folder
+        self._folder = ReportFolder(folder)
         self.every_ms = every_ms
         self._window_ms = window_ms
         self._keep_ms = keep_ms
@@ -63,7 +66,7 @@ class SlaKind(JobKind):
         return cls(
             name,
             entity_from(fields, "from", origin.bus),
-            origin.path(fields.text("to", allowed="a folder for the events and the page")),
+            origin.location(fields, "to", "a folder for the events and the page"),
             fields.duration_ms("every", EVERY_MS, least=1_000),
             window,
             fields.duration_ms("keep", KEEP_MS, least=window),
@@ -80,6 +83,7 @@ class SlaKind(JobKind):
         )
 
     def run(self, session: SparkSession, context: Context) -> Mapping[str, float]:
+        self._folder.keep(context.checkpoint)
         bus = self._origin.open()
         try:
             log = bus.log()
@@ -96,10 +100,10 @@ class SlaKind(JobKind):
         if not self._table.exists():
             return figures
         since = datetime.now(UTC) - timedelta(milliseconds=self._keep_ms)
-        remove_older(self._table, since)
+        self._folder.remove_older(EVENTS, since)
         sla = self._sla(session, since)
         context.report = sla.html()
-        write_page(self._folder / PAGE, context.report)
+        self._folder.publish(PAGE, context.report, EVENTS)
         return {**figures, **_last(sla)}
 
     def _ask_for_events(self, bus: BusClient, log: LogState) -> None:
@@ -116,7 +120,7 @@ class SlaKind(JobKind):
 
     @property
     def _table(self) -> Path:
-        return self._folder / "events"
+        return self._folder.table(EVENTS)
 
     def _journal_of_table(self, session: SparkSession, entity_id: str) -> Journal:
         """How far the table goes, where nothing else tells."""

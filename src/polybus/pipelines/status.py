@@ -6,6 +6,7 @@ import http.client
 import json
 from typing import Any, Final
 
+from polybus.pipelines.control import PauseMark
 from polybus.pipelines.declaration import Declaration
 from polybus.pipelines.folders import CheckpointState, Folder
 from polybus.pipelines.history import RunHistory
@@ -30,7 +31,8 @@ def _state(kind: PipelineKind, folder: Folder, address: str | None, told: dict[s
     own = {"name": kind.name, "kind": kind.kind, "what": kind.describe()}
     if address is not None:
         return {**own, "state": "running", **told.get(kind.name, {}), "runner": address}
-    return {**own, **_from_history(folder), **_from_journal(folder.journal())}
+    told = {**own, **_from_history(folder), **_from_journal(folder.journal())}
+    return {**told, "state": "paused"} if PauseMark(folder.path) else told
 
 
 def pipeline_runs(declaration: Declaration) -> list[dict[str, Any]]:

@@ -13,8 +13,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from polybus.errors import PolybusError
 from polybus.limits import PIPELINE_DUE_MS
+from polybus.pipelines.alerts import LagAlert, lag_of, send_alert
 from polybus.pipelines.backoff import Restart, pause_ms
+from polybus.pipelines.control import PauseMark
 from polybus.pipelines.fields import duration_text
 from polybus.pipelines.handles import RunHandle
 from polybus.pipelines.history import RunHistory
@@ -28,6 +31,8 @@ class Phase(enum.Enum):
     RUNNING = "running"
     FAILED = "failed"
     """It is started again when its pause is over."""
+    PAUSED = "paused"
+    """Until somebody lets it go on."""
     DONE = "done"
     GIVEN_UP = "given up"
 
@@ -42,11 +47,17 @@ MOVES: Final[dict[tuple[Phase, str], Phase]] = {
     (Phase.RUNNING, "stopped"): Phase.WAITING,
     (Phase.RUNNING, "failed"): Phase.FAILED,
     (Phase.RUNNING, "failed too often"): Phase.GIVEN_UP,
+    (Phase.WAITING, "paused"): Phase.PAUSED,
+    (Phase.RUNNING, "paused"): Phase.PAUSED,
+    (Phase.FAILED, "paused"): Phase.PAUSED,
+    (Phase.PAUSED, "resumed"): Phase.WAITING,
+    (Phase.PAUSED, "ended for good"): Phase.DONE,
     (Phase.FAILED, "started"): Phase.RUNNING,
     (Phase.FAILED, "failed"): Phase.FAILED,
     (Phase.FAILED, "failed too often"): Phase.GIVEN_UP,
 }
-"""What is missing cannot happen: with --once, or without `every`, an end is for good; a failure is followed by a pause."""
+"""What is missing cannot happen: with --once, or without `every`, an end is for good, and so is
+a pause with --once; a failure is followed by a wait."""
 
 
 class Supervised:
@@ -66,28 +77,70 @@ class Supervised:
         self.error: str | None = None
         self.progress: Progress | None = None
         self.history = RunHistory(context.checkpoint)
+        self.paused = PauseMark(context.checkpoint)
+        self.alert = LagAlert(kind.alert) if isinstance(kind, StreamKind) and kind.alert is not None else None
         self._launch = launch
         self._restart = restart
         self._rng = rng
         self._handle: RunHandle | None = None
         self._due_ms = 0
         self._asked_ms = 0
+        self._watched_ms = 0
         self._started_ms = 0
 
     def step(self, now_ms: int) -> None:
         """Does what is to be done now; never waits for the pipeline itself."""
-        if self.phase is Phase.RUNNING:
+        self._watch(now_ms)
+        if self.phase not in OVER and bool(self.paused) != (self.phase is Phase.PAUSED):
+            self._pause_or_resume(now_ms)
+        elif self.phase is Phase.RUNNING:
             self._look(now_ms)
+        elif self.phase is Phase.PAUSED:
+            return
         elif self.phase not in OVER and (now_ms >= self._due_ms or self._early(now_ms)):
             self._start(now_ms)
 
     def stop(self) -> None:
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            handle.stop()
-            self._tell(handle)
+        if self._stopped():
             self._move("stopped")
-            self.history.end()
+
+    def _stopped(self) -> bool:
+        """Whether there was something to stop."""
+        handle, self._handle = self._handle, None
+        if handle is None:
+            return False
+        handle.stop()
+        self._tell(handle)
+        self.history.end()
+        return True
+
+    def _pause_or_resume(self, now_ms: int) -> None:
+        if self.phase is Phase.PAUSED:
+            self.context.say("goes on")
+            self._move("resumed")
+            self._due_ms = now_ms
+            return
+        self._stopped()
+        self._move("paused")
+        self.context.say(f"is paused; `polybus pipelines resume` lets {self.kind.name} go on")
+        if self.context.once:
+            self._move("ended for good")
+
+    def _watch(self, now_ms: int) -> None:
+        """Asks the bus now and then how much waits, and tells when that is too much."""
+        alert, kind = self.alert, self.kind
+        if alert is None or now_ms < self._watched_ms or not isinstance(kind, StreamKind):
+            return
+        self._watched_ms = now_ms + PIPELINE_DUE_MS
+        try:
+            changed = alert.look(lag_of(kind), now_ms)
+            self.context.metrics.put("polybus_pipeline_alert", int(alert.text is not None), pipeline=kind.name)
+            if changed:
+                self.context.say(f"ALERT: {alert.text}" if alert.text else "the alert is over")
+                if alert.settings.to is not None:
+                    send_alert(alert.settings.to, alert.message(kind.name))
+        except (PolybusError, OSError) as error:  # The bus may be away; that is told by the pipeline itself.
+            self.context.say(f"cannot look at its lag: {one_line(str(error))}")
 
     def record(self) -> dict[str, object]:
         """For the status page."""
@@ -97,6 +150,8 @@ class Supervised:
             told["error"] = self.error
         if self.progress is not None:
             told |= self.progress.record()
+        if self.alert is not None and self.alert.text is not None:
+            told["alert"] = self.alert.text
         return told
 
     def _move(self, given: str) -> None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from polybus.pipelines.avro import arrow_schema_of, read_avro
 from polybus.pipelines.file_writing import AVRO, PARQUET, TaskFiles
 from polybus.pipelines.lake import Lake, LakeBatch, open_lake
 from polybus.pipelines.layout import HIVE, Layout
+from polybus.pipelines.manifests import ManifestFolder
+from polybus.pipelines.object_stores import Location
 from polybus.spark.columns import COLUMNS, arrow_schema
 
 NOON = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -41,8 +45,22 @@ def rows(first: int, count: int, seconds: int = 60) -> Any:
     )
 
 
-def opened(root: Path, form: str, levels: tuple[str, ...] = HIVE, entity: str = "orders") -> Lake:
+def opened(root: Location, form: str, levels: tuple[str, ...] = HIVE, entity: str = "orders") -> Lake:
     return open_lake(form, root, Layout(levels, entity), {})
+
+
+def staging(lake: Lake, identity: str) -> Path:
+    """Where a task would write the files of a batch, in a folder of this machine."""
+    assert isinstance(lake.folder, ManifestFolder)
+    return lake.folder.fresh_staging(identity)
+
+
+def avro_table(path: str | Path) -> Any:
+    """A file as a plain reader has it."""
+    with Path(path).open("rb") as source:
+        schema = arrow_schema_of(source)
+        source.seek(0)
+        return pa.Table.from_batches(read_avro(source, schema), schema)
 
 
 def write(lake: Lake, number: int, *parts: Any, query: str = QUERY, ends: str = "") -> bool:
@@ -50,11 +68,13 @@ def write(lake: Lake, number: int, *parts: Any, query: str = QUERY, ends: str = 
     batch = LakeBatch(query, number, ends)
     if lake.committed(batch):
         return False
-    staging = lake.folder.fresh_staging(batch.id)
+    target = lake.folder.begin(batch.id)
     told: list[dict[str, Any]] = []
     for task, part in enumerate(parts):
-        files = TaskFiles(staging, lake.layout, AVRO if lake.suffix == AVRO else PARQUET, lake.whole, task, "0")
-        files.write(part)
-        told += files.close()
+        with target.working() as working:
+            form = AVRO if lake.suffix == AVRO else PARQUET
+            files = TaskFiles(working, lake.layout, form, lake.whole, task, uuid.uuid4().hex[:8], target)
+            files.write(part)
+            told += files.close()
     lake.commit(batch, lake.staged(batch, told), SCHEMA)
     return True

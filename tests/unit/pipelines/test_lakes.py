@@ -15,21 +15,20 @@ from hypothesis import strategies as st
 
 from polybus.errors import ConfigError
 from polybus.pipelines import file_writing, lake_files, manifests
-from polybus.pipelines.avro import arrow_schema_of, avro_schema, read_avro
+from polybus.pipelines.avro import avro_schema
 from polybus.pipelines.file_writing import StagedFile, TaskFiles
 from polybus.pipelines.lake import CheckpointBehind, Lake
 from polybus.pipelines.layout import HIVE, Layout
 from polybus.pipelines.manifests import LakeFile, Manifest, ManifestFolder, manifest_from
-from tests.unit.pipelines.lakes import FORMATS, QUERY, SCHEMA, opened, rows, write
+from tests.unit.pipelines.lakes import FORMATS, QUERY, SCHEMA, avro_table, opened, rows, staging, write
 
 
 def positions(lake: Lake) -> list[int]:
     """What is in, by the files that count."""
     found: list[int] = []
     for path in lake.files():
-        batches = read_avro(path, arrow_schema_of(path)) if lake.suffix == "avro" else [pa.parquet.read_table(path)]
-        for batch in batches:
-            found += batch.column("position").to_pylist()
+        table = avro_table(path) if lake.suffix == "avro" else pa.parquet.read_table(path)
+        found += table.column("position").to_pylist()
     return sorted(found)
 
 
@@ -162,12 +161,12 @@ def test_whatever_moment_a_capture_dies_at_its_batch_is_in_once(
 def test_nothing_is_seen_of_a_batch_that_is_being_written(tmp_path: Path) -> None:
     lake = opened(tmp_path / "lake", "parquet")
     write(lake, 0, rows(0, 4))
-    staging = lake.folder.fresh_staging("batch-1f0c2a9e-00000001")
-    files = TaskFiles(staging, lake.layout, "parquet", False, 0, "0")
+    folder = staging(lake, "batch-1f0c2a9e-00000001")
+    files = TaskFiles(folder, lake.layout, "parquet", False, 0, "0")
     files.write(rows(4, 4))
     files.close()
     assert positions(lake) == plain(tmp_path / "lake") == [0, 1, 2, 3]
-    assert lake_files(tmp_path / "lake") == [str(path) for path in lake.files()]
+    assert lake_files(tmp_path / "lake") == lake.files()
 
 
 def test_a_batch_that_was_committed_is_finished_when_it_is_repeated(
@@ -185,8 +184,8 @@ def test_a_batch_that_was_committed_is_finished_when_it_is_repeated(
 
 def test_recovery_leaves_the_work_of_others_alone(tmp_path: Path) -> None:
     lake = opened(tmp_path / "lake", "parquet")
-    other = lake.folder.fresh_staging("compact-12345678")
-    own = lake.folder.fresh_staging("batch-1f0c2a9e-00000009")
+    other = staging(lake, "compact-12345678")
+    own = staging(lake, "batch-1f0c2a9e-00000009")
     lake.recover(QUERY)
     assert other.exists()
     assert not own.exists()
@@ -222,7 +221,7 @@ def test_a_task_with_more_folders_than_open_files_makes_further_parts(
     monkeypatch.setattr(file_writing, "CAPTURE_OPEN_FILES", 1)
     lake = opened(tmp_path / "lake", "parquet", ("partition",))
     write(lake, 0, rows(0, 4))
-    parts = TaskFiles(lake.folder.fresh_staging("x"), lake.layout, "parquet", False, 0, "0")
+    parts = TaskFiles(staging(lake, "x"), lake.layout, "parquet", False, 0, "0")
     for number in range(4):
         parts.write(rows(number, 1))
     told = parts.close()
@@ -265,8 +264,8 @@ def test_avro_is_read_back_as_it_was_written(tmp_path_factory: pytest.TempPathFa
     file = StagedFile(path, schema, "avro", "", 0)
     file.add(pa.RecordBatch.from_pylist(table, schema), None)
     file.close()
-    assert arrow_schema_of(path) == schema
-    assert [row for batch in read_avro(path, schema) for row in batch.to_pylist()] == table
+    assert avro_table(path).schema == schema
+    assert avro_table(path).to_pylist() == table
 
 
 def test_a_type_that_avro_has_not_is_told() -> None:

@@ -311,3 +311,35 @@ def test_its_folder_remembers_each_run_and_how_it_ended() -> None:
     care.at(2)
     (run,) = care.it.history.runs()
     assert (run.rows, run.batch, run.error, run.outcome(running=False)) == (7, 0, "no bus", "failed")
+
+
+def test_a_pipeline_that_is_paused_stops_and_goes_on_when_it_is_resumed() -> None:
+    care = Care(Stream("it"))
+    assert care.at(0) is Phase.RUNNING
+    assert care.it.paused.set()
+    assert not care.it.paused.set()
+    assert care.at(1) is Phase.PAUSED
+    assert care.work.stopped
+    assert care.at(10**9) is Phase.PAUSED
+    assert care.it.record()["state"] == "paused"
+    assert care.it.paused.clear()
+    assert care.at(10**9) is Phase.WAITING
+    assert care.at(10**9) is Phase.RUNNING
+    assert len(care.started) == 2
+    assert care.lines == ["is paused; `polybus pipelines resume` lets it go on", "goes on"]
+
+
+def test_a_pipeline_that_is_paused_is_passed_over_once() -> None:
+    care = Care(Stream("it"), once=True)
+    care.it.paused.set()
+    assert care.at(0) is Phase.DONE
+    assert care.started == []
+
+
+def test_a_pipeline_that_fails_can_be_paused() -> None:
+    care = Care(Stream("it"))
+    care.broken = ConfigError("no")
+    assert care.at(0) is Phase.FAILED
+    care.it.paused.set()
+    assert care.at(1) is Phase.PAUSED
+    assert care.at(10**9) is Phase.PAUSED
