@@ -282,12 +282,19 @@ class SparkBench:
         processes = [here, *(each for each in here.children(recursive=True) if each.pid != self._server.pid)]
         return sum(map(_cpu, processes))
 
-    def _compare(self, name: str, goal: float, bare: Callable[[], Work], ours: Callable[[], Work]) -> None:
+    def _compare(
+        self,
+        name: str,
+        goal: float,
+        bare: Callable[[], Work],
+        ours: Callable[[], Work],
+        labels: tuple[str, str] = ("without the bus", "with the bus"),
+    ) -> None:
         """Both in turn, after one of each that warms up; the share is the median of the pairs."""
         bare()
         ours()
         pairs = [(self._measured(bare), self._measured(ours)) for _ in range(ROUNDS)]
-        for side, label in ((0, "without the bus"), (1, "with the bus")):
+        for side, label in enumerate(labels):
             runs = [pair[side] for pair in pairs]
             self.table.say(f"{name}, {label}", median(run.rate for run in runs), "rows/s")
             self.table.say(
@@ -471,9 +478,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/bench spark")
     parser.add_argument("--messages", type=int, default=200_000)
     parser.add_argument("--batch", type=int, default=50_000)
-    parser.add_argument("--only", choices=["batch", "stream", "sink", "fixed", "bus", "steps"])
+    only = ["batch", "stream", "sink", "fixed", "bus", "steps", "store", "typed", "hot", "ten-million"]
+    parser.add_argument("--only", choices=only)
     arguments = parser.parse_args()
     from tests.spark.kit import start_spark
+
+    from bench.spark_lake import LakeBench
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
     folder = Path(tempfile.mkdtemp(prefix="polybus-bench-"))
@@ -481,7 +491,7 @@ def main() -> None:
         spark = start_spark(folder / "spark")
         spark.sparkContext.setLogLevel("ERROR")
         spark.dataSource.register(BareSource)
-        bench = SparkBench(spark, folder, arguments.messages, arguments.batch)
+        bench = LakeBench(spark, folder, arguments.messages, arguments.batch)
         parts = {
             "batch": bench.batch_reads,
             "stream": bench.streams,
@@ -489,8 +499,13 @@ def main() -> None:
             "fixed": bench.fixed_cost,
             "bus": bench.bus_cost,
             "steps": bench.longest_step,
+            "store": bench.store,
+            "typed": bench.typed,
+            "hot": bench.hot,
         }
-        if arguments.only not in ("bus", "steps"):
+        if arguments.only == "ten-million":
+            parts = {"ten-million": bench.ten_million}
+        if arguments.only in (None, "batch", "stream", "sink", "fixed"):
             bench.save_files()
         for name, measure in parts.items():
             if arguments.only in (None, name):

@@ -19,12 +19,39 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from polybus.pipelines.object_stores import ObjectUrl, StoreSettings
 
 TOOLS = Path(os.environ.get("POLYBUS_LAKE_TOOLS", Path(__file__).parents[2] / ".tools"))
 AZURITE = "azurite@3"
 VERSITYGW = "github.com/versity/versitygw/cmd/versitygw@latest"
 BUCKET = "lake"
+MAVEN = "https://repo1.maven.org/maven2"
+ICEBERG, JETTY = "1.11.0", "12.1.5"
+REST_JARS = (
+    *(
+        f"org/apache/iceberg/iceberg-{name}/{ICEBERG}/iceberg-{name}-{ICEBERG}.jar"
+        for name in ("api", "core", "common")
+    ),
+    f"org/apache/iceberg/iceberg-bundled-guava/{ICEBERG}/iceberg-bundled-guava-{ICEBERG}.jar",
+    f"org/apache/iceberg/iceberg-core/{ICEBERG}/iceberg-core-{ICEBERG}-tests.jar",
+    f"org/apache/iceberg/iceberg-open-api/{ICEBERG}/iceberg-open-api-{ICEBERG}-test-fixtures.jar",
+    *(
+        f"org/eclipse/jetty/jetty-{name}/{JETTY}/jetty-{name}-{JETTY}.jar"
+        for name in ("server", "http", "io", "util", "session", "security")
+    ),
+    f"org/eclipse/jetty/ee10/jetty-ee10-servlet/{JETTY}/jetty-ee10-servlet-{JETTY}.jar",
+    *(
+        f"org/eclipse/jetty/compression/jetty-compression-{name}/{JETTY}/jetty-compression-{name}-{JETTY}.jar"
+        for name in ("server", "common", "gzip")
+    ),
+    "org/apache/httpcomponents/client5/httpclient5/5.5/httpclient5-5.5.jar",
+    "org/apache/httpcomponents/core5/httpcore5/5.3.4/httpcore5-5.3.4.jar",
+    "com/github/ben-manes/caffeine/caffeine/2.9.3/caffeine-2.9.3.jar",
+    "org/xerial/sqlite-jdbc/3.50.3.0/sqlite-jdbc-3.50.3.0.jar",
+)
+"""Iceberg's own server of the REST catalogue; what else it needs is among Spark's jars."""
 
 
 def azurite() -> Path | None:
@@ -50,9 +77,29 @@ def install_airflow() -> None:
         subprocess.run([str(venv / "bin" / "pip"), "install", "-q", "apache-airflow"], check=False)
 
 
+def rest_jars() -> list[Path] | None:
+    """None where one is missing."""
+    found = [TOOLS / "rest" / jar.rpartition("/")[2] for jar in REST_JARS]
+    return found if all(path.exists() for path in found) and shutil.which("java") else None
+
+
+def install_rest() -> None:
+    (TOOLS / "rest").mkdir(parents=True, exist_ok=True)
+    for jar in REST_JARS:
+        path = TOOLS / "rest" / jar.rpartition("/")[2]
+        if not path.exists():
+            try:
+                hidden = path.with_suffix(".part")
+                hidden.write_bytes(httpx.get(f"{MAVEN}/{jar}", timeout=60).raise_for_status().content)
+                hidden.rename(path)
+            except httpx.HTTPError as error:
+                print(f"{jar}: {error}", file=sys.stderr)
+
+
 def install() -> int:
-    """0 where both servers are there afterwards."""
+    """0 where both servers of stores are there afterwards; tests of what else is missing are skipped, and say so."""
     install_airflow()
+    install_rest()
     for name in ("npm", "go"):
         (TOOLS / name).mkdir(parents=True, exist_ok=True)
     commands = []
@@ -230,6 +277,45 @@ class Azurite(ObjectServer):
             dfs_storage_authority=where,
             dfs_storage_scheme="http",
         ).create_dir(BUCKET)
+
+
+class RestCatalogue:
+    """Iceberg's REST catalogue, which keeps its tables on a folder of this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.port = free_port()
+        self._folder = folder
+
+    def __enter__(self) -> RestCatalogue:
+        import pyspark
+
+        jars = rest_jars()
+        assert jars is not None
+        spark = Path(pyspark.__file__).parent / "jars"
+        path = ":".join([*map(str, jars), f"{spark}/*"])
+        environment = {
+            **os.environ,
+            "REST_PORT": str(self.port),
+            "CATALOG_REST_PORT": str(self.port),
+            "CATALOG_WAREHOUSE": str(self._folder / "warehouse"),
+            "CATALOG_URI": f"jdbc:sqlite:{self._folder / 'rest.db'}",
+        }
+        with (self._folder / "rest.log").open("ab") as log:
+            words = ["java", "-Xmx256m", "-cp", path, "org.apache.iceberg.rest.RESTCatalogServer"]
+            self._process = subprocess.Popen(words, stdout=log, stderr=log, env=environment)
+        deadline = time.monotonic() + 90
+        while time.monotonic() < deadline:
+            try:
+                httpx.get(f"http://127.0.0.1:{self.port}/v1/config").raise_for_status()
+                return self
+            except httpx.HTTPError:
+                assert self._process.poll() is None, (self._folder / "rest.log").read_text()
+                time.sleep(0.1)  # a server of others says nowhere that it listens but by listening
+        raise AssertionError((self._folder / "rest.log").read_text())
+
+    def __exit__(self, *error: object) -> None:
+        self._process.kill()
+        self._process.wait()
 
 
 class Wire:

@@ -94,7 +94,8 @@ def test_a_capture_is_there_once_and_replayed_and_its_secrets_show_nowhere(
     kind = kind_of(declaration)
     assert bodies(kit, kind) == sorted(sent)
     if form in ("parquet", "avro"):
-        assert compact_capture(kind, "256m", "0s").rows == 60
+        done = compact_capture(kind, "256m", "0s")
+        assert done.files_after < done.files_before
         assert bodies(kit, kind) == sorted(sent)
     replay = {"name": "again", "kind": "replay", "from": pipeline["to"], "to": copy}
     replayed = declared(kit, server, replay)
