@@ -16,7 +16,7 @@ import pyarrow as pa
 from bench.spark import FILE_ROWS, PARTITIONS, SparkBench, Work
 from polybus.pipelines.declaration import parse
 from polybus.pipelines.runner import Runner
-from polybus.spark.planning import Range, grouped, split
+from polybus.spark.planning import Range, grouped, levelled
 from polybus.spark.staging import encoded
 
 STORE_GOAL, TYPED_GOAL = 70, 60
@@ -108,7 +108,7 @@ class LakeBench(SparkBench):
         ranges += [Range(index, 1, max(rows // 10 // (PARTITIONS - 1), 1)) for index in range(1, PARTITIONS)]
         for tasks in (2, 4, 8):
             loads = [
-                sum(each.last - each.first + 1 for each in group) for group in grouped(split(ranges, tasks), tasks)
+                sum(each.last - each.first + 1 for each in group) for group in grouped(levelled(ranges, tasks), tasks)
             ]
             self.table.at_least(
                 f"one hot partition: least of {tasks} tasks against the mean",

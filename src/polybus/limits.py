@@ -650,6 +650,8 @@ SPARK_INTAKE_BYTES = 64 * 1024
 """Parts of an answer from which on a task reads them into memory that it uses again."""
 SPARK_LAYOUTS = 16
 """Kinds of messages that a task knows by their layout: each costs a look at the lengths of all messages."""
+SPARK_SPLIT_ROWS = 1_000
+"""Messages of a partition that stay together where hot ones are split: a task's own cost is that of some thousand."""
 SPARK_LAYOUTS_LEARNED = 4
 SPARK_LAYOUT_ROWS = 25
 """Kinds that are learned from one batch, and messages of a kind that make it worth it: learning costs a millisecond."""

@@ -142,6 +142,7 @@ class SourceOptions:
     max_bytes: int | None
     tasks: int
     min_partitions: int
+    split_hot: bool
     fail_on_data_loss: bool
     states: tuple[str, ...]
     lease_seconds: int
@@ -184,6 +185,7 @@ def source_options(options: Mapping[str, str], table: bool = False) -> SourceOpt
         max_bytes=given.size("maxBytesPerTrigger"),
         tasks=given.number("targetTasks") or os.cpu_count() or 1,
         min_partitions=given.number("minPartitions") or 0,
+        split_hot=given.flag("splitHot", False),
         fail_on_data_loss=given.flag("failOnDataLoss", True),
         states=states,
         lease_seconds=given.number("leaseSeconds", least=3, most=CURSOR_LEASE_SECONDS_MAX) or SPARK_LEASE_SECONDS,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from polybus.limits import SPARK_SPLIT_ROWS
 from polybus.spark.offsets import Offset
 
 
@@ -107,6 +108,16 @@ def split(found: list[Range], pieces: int) -> list[Range]:
             Range(whole.partition, middle + 1, whole.last),
         ]
     return cut
+
+
+def levelled(found: list[Range], tasks: int) -> list[Range]:
+    """Cuts ranges that are more than a task's share, so that one hot partition keeps all tasks busy and not one."""
+    share = max(-(-count(found) // max(tasks, 1)), SPARK_SPLIT_ROWS)
+    return [
+        Range(each.partition, first, min(first + share - 1, each.last))
+        for each in found
+        for first in range(each.first, each.last + 1, share)
+    ]
 
 
 def grouped(found: list[Range], tasks: int) -> list[list[Range]]:

@@ -237,8 +237,10 @@ class ServiceBusStreamReader(Handover, DataSourceStreamReader, SupportsTriggerAv
             if self._is_light(found) and not self._table:
                 self.hand_over(lambda: self.read(whole, 0), SPARK_HANDED_OVER_BYTES)
             return [whole]
-        found = planning.split(found, self._options.min_partitions)
         tasks = max(self._options.tasks, self._options.min_partitions)
+        found = planning.split(found, self._options.min_partitions)
+        if self._options.split_hot:
+            found = planning.levelled(found, tasks)
         cursor = self._cursor(goal.holder)
         return [RangePartition(goal.entity_id, group, cursor) for group in planning.grouped(found, tasks)]
 

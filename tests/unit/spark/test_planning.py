@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,8 +11,10 @@ from polybus.spark.offsets import Offset
 from polybus.spark.planning import (
     PartitionEnd,
     Range,
+    count,
     grouped,
     heads,
+    levelled,
     limited,
     ranges,
     rows_for_bytes,
@@ -97,3 +101,24 @@ def test_bytes_become_rows_by_the_average_of_who_waits() -> None:
     assert rows_for_bytes(10_000, {0: 0, 1: 100}, {0: 100, 1: 100}, ends) == 10
     assert rows_for_bytes(1_000_000, {0: 0, 1: 100}, {0: 100, 1: 100}, ends) == 100
     assert rows_for_bytes(1, {0: 0, 1: 100}, {0: 100, 1: 100}, ends) == 1
+
+
+@given(st.lists(st.integers(0, 200_000), min_size=1, max_size=16), st.integers(1, 8))
+def test_one_hot_partition_keeps_every_task_busy(counts: list[int], tasks: int) -> None:
+    found = [Range(index, 1, rows) for index, rows in enumerate(counts) if rows]
+    cut = levelled(found, tasks)
+    assert count(cut) == count(found)
+    for one in found:
+        pieces = [each for each in cut if each.partition == one.partition]
+        assert (pieces[0].first, pieces[-1].last) == (one.first, one.last)
+        assert all(after.first == before.last + 1 for before, after in pairwise(pieces))
+    loads = [count(group) for group in grouped(cut, tasks)]
+    share = max(-(-count(found) // tasks), 1_000)
+    assert all(load <= 2 * share for load in loads)
+
+
+def test_a_partition_with_nine_tenths_of_all_messages_leaves_no_task_idle() -> None:
+    found = [Range(0, 1, 90_000), *(Range(index, 1, 667) for index in range(1, 16))]
+    loads = [count(group) for group in grouped(levelled(found, 4), 4)]
+    assert len(loads) == 4
+    assert min(loads) >= 0.8 * sum(loads) / 4
