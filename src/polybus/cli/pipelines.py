@@ -199,17 +199,7 @@ def backfill(
     """Captures what the log still has of a time range, once, beside the capture itself."""
     with one_line_errors():
         declaration = _load(file, [name])
-        from polybus.pipelines.backfill import Backfill
-        from polybus.pipelines.capture import CaptureKind
-        from polybus.spark import session
+        from polybus.pipelines.backfill import backfill_alone
 
-        (kind,) = declaration.pipelines
-        if not isinstance(kind, CaptureKind):
-            raise CommandFailure(f"{name!r} is no capture but {kind.kind!r}: there is nothing to back-fill", USAGE)
-        work = Backfill(kind, declaration.checkpoints, first, end)
-        spark = session(declaration.spark.master, "polybus-backfill", declaration.spark.conf)
-        try:
-            rows = work.run(spark, lambda text: typer.echo(f"{name}: {text}"))
-        finally:
-            spark.stop()
+        rows = backfill_alone(declaration, first, end, lambda text: typer.echo(f"{name}: {text}"))
         typer.echo(f"{name}: {rows:,} rows came")

@@ -19,9 +19,11 @@ from polybus.errors import ConfigError
 from polybus.limits import BACKFILL_BATCH_ROWS
 from polybus.pipelines.capture import CaptureKind
 from polybus.pipelines.control import moment
+from polybus.pipelines.declaration import Declaration
 from polybus.pipelines.folders import Folder
 from polybus.pipelines.kind import Context
 from polybus.pipelines.lake import LakeBatch
+from polybus.spark import session
 from polybus.spark.bus import BusClient, LogState
 from polybus.spark.planning import Range
 
@@ -156,6 +158,19 @@ class Backfill:
         rows = [(each.partition, each.first, each.last) for each in ranges]
         listed = session.createDataFrame(rows, "partition int, first long, last long").repartition(len(rows))
         return listed.mapInArrow(ReadRanges(options, entity_id), spark_schema(columns))
+
+
+def backfill_alone(declaration: Declaration, first: str, end: str, say: Callable[[str], None]) -> int:
+    """A back-fill of the one pipeline that is declared, in a session of its own."""
+    (kind,) = declaration.pipelines
+    if not isinstance(kind, CaptureKind):
+        raise ConfigError(f"{kind.name!r} is no capture but {kind.kind!r}: there is nothing to back-fill")
+    work = Backfill(kind, declaration.checkpoints, first, end)
+    spark = session(declaration.spark.master, "polybus-backfill", declaration.spark.conf)
+    try:
+        return work.run(spark, say)
+    finally:
+        spark.stop()
 
 
 def _between(begin: LogState, until: LogState) -> list[Range]:
