@@ -412,6 +412,10 @@ AMQP_CONNECTIONS = 5_000
 """Open connections of one gateway: the cloud service's quota of a namespace."""
 AMQP_TOKEN_MS = 20_000
 """A client without a login of its own must bring its first token by then: the cloud service's figure."""
+AMQP_EARLY_LINK_MS = 2_000
+"""A management link that is opened before its token waits so long for it: some round trips, also of a slow network."""
+AMQP_EARLY_LINKS = 64
+"""Links of one connection that may wait so: a client opens two for each entity that it manages messages of."""
 AMQP_GRANTS_PER_CONNECTION = 5_000
 """Audiences for which one connection may hold a token: as many as it may have links."""
 AMQP_SEND_CREDIT = 1_000

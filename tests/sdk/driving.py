@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,6 +14,12 @@ from polybus.testing.server import ServerProcess
 
 FAULT = re.compile(r"Traceback \(most recent call last\)|\bERROR\b|\bCRITICAL\b")
 """A client's mistake is answered and logged below this; what is left is a bug of ours."""
+
+MISSING = 77
+"""The exit code of a run that could not be begun."""
+
+CLOUD_PORTS = (5671, 443)
+"""AMQP over TLS and HTTPS."""
 
 AFTER = 30
 """Lines shown from a fault on: enough for a traceback."""
@@ -28,6 +36,35 @@ def environment(server: ServerProcess, **more: str) -> dict[str, str]:
         "POLYBUS_TLS": server.addresses["tls"],
         **more,
     }
+
+
+def as_in_the_cloud() -> list[str]:
+    """Options of a bus where SDKs look for it that know nothing of the emulator: TLS, at the ports of the cloud service,
+    on a loopback address of its own. Ends the run where nobody may listen there."""
+    number = os.getpid()
+    host = f"127.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
+    for port in CLOUD_PORTS:
+        try:
+            with socket.create_server((host, port)):
+                pass
+        except OSError as error:
+            print(f"skipped: an SDK of this release goes to port {port}, and a bus cannot listen there: {error}")
+            sys.exit(MISSING)
+    amqps, https = (str(port) for port in CLOUD_PORTS)
+    return ["--host", host, "--cert-name", host, "--tls-port", amqps, "--http-port", https]
+
+
+def cloud_environment(server: ServerProcess, **more: str) -> dict[str, str]:
+    """The same as `environment`, with a connection string as the cloud's portal shows it."""
+    host = server.addresses["tls"].rsplit(":", 1)[0]
+    text = f"Endpoint=sb://{host}/;SharedAccessKeyName={server.key_name};SharedAccessKey={server.key};"
+    told = {"POLYBUS_CONNECTION_STRING": text, "POLYBUS_ADMIN_CONNECTION_STRING": text, "POLYBUS_AMQP": host}
+    return {**environment(server, **more), **told}
+
+
+def release() -> str:
+    """The release of the SDK that was asked for; nothing where it is the newest one."""
+    return os.environ.get("POLYBUS_SDK_RELEASE", "")
 
 
 def trust_store(server: ServerProcess, folder: Path) -> str:

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.sdk.driving import environment, verdict
+from tests.sdk.driving import as_in_the_cloud, cloud_environment, environment, release, verdict
 
 from polybus.testing.server import ServerProcess
 
@@ -31,11 +31,14 @@ def tally(output: str) -> tuple[int, int, int]:
 
 
 def main() -> int:
-    with tempfile.TemporaryDirectory() as folder, ServerProcess(Path(folder) / "data") as server:
+    options = as_in_the_cloud() if release() else []
+    told = cloud_environment if release() else environment
+    with tempfile.TemporaryDirectory() as folder, ServerProcess(Path(folder) / "data", *options) as server:
+        trusted = {"POLYBUS_CA": str(server.authority), "SSL_CERT_FILE": str(server.authority)}
         done = subprocess.run(
             command(sys.argv[1:]),
             cwd=HERE,
-            env=environment(server, POLYBUS_CA=str(server.authority)),
+            env=told(server, **trusted),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -11,7 +11,7 @@ import (
 
 func withKey(b *bench, keyName, key string) *azservicebus.Client {
 	pair := fmt.Sprintf("SharedAccessKeyName=%s;SharedAccessKey=%s", keyName, key)
-	return b.connect("Endpoint=sb://"+os.Getenv("POLYBUS_AMQP")+";"+pair+";UseDevelopmentEmulator=true", nil)
+	return b.connect("Endpoint=sb://"+os.Getenv("POLYBUS_AMQP")+";"+pair+emulator, nil)
 }
 
 func guarded(b *bench, right admin.AccessRight) string {

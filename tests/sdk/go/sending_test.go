@@ -184,6 +184,6 @@ func TestScheduledMessagesAreCancelled(t *testing.T) {
 		equal(b, len(scheduled), 3)
 		b.ok(sender.CancelScheduledMessages(b.ctx, scheduled[:2], nil))
 		equal(b, b.counts(queue).ScheduledMessageCount, 1)
-		b.refused(sender.CancelScheduledMessages(b.ctx, scheduled[:1], nil), azservicebus.CodeNotFound, "")
+		b.refused(sender.CancelScheduledMessages(b.ctx, scheduled[:1], nil), codeNotFound, "")
 	})
 }

@@ -2,7 +2,6 @@ package sdk
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"sort"
 	"strings"
@@ -158,24 +157,6 @@ func TestAReceiverWithoutASessionIsRefused(t *testing.T) {
 	onBothKinds(t, func(b *bench) {
 		_, err := b.receiver(b.sessionQueue()).ReceiveMessages(b.ctx, 1, nil)
 		b.refused(err, "", "requires sessions")
-	})
-}
-
-func TestSessionsAreListed(t *testing.T) {
-	onBothKinds(t, func(b *bench) {
-		var ids []string
-		for number := range 30 {
-			ids = append(ids, fmt.Sprintf("s%02d", number))
-		}
-		queue := fillSessions(b, b.sessionQueue(), 1, ids...)
-		var found []string
-		for pager := b.client.NewListSessionsForQueuePager(queue, nil); pager.More(); {
-			page, err := pager.NextPage(b.ctx)
-			b.ok(err)
-			found = append(found, page.Sessions...)
-		}
-		sort.Strings(found)
-		equal(b, strings.Join(found, " "), strings.Join(ids, " "))
 	})
 }
 

@@ -159,7 +159,7 @@ func TestANumberThatNobodyHasDeferred(t *testing.T) {
 		queue := filled(b, 1)
 		receiver := b.receiver(queue)
 		_, err := receiver.ReceiveDeferredMessages(b.ctx, []int64{*b.takeOne(receiver).SequenceNumber + 1}, nil)
-		b.refused(err, azservicebus.CodeNotFound, "")
+		b.refused(err, codeNotFound, "")
 	})
 }
 

@@ -12,6 +12,7 @@ import {
   partitionOf,
   range,
   refused,
+  refusedLinks,
   signal,
   take,
   takeOne,
@@ -57,7 +58,7 @@ behaviour("no session within the time that the client gives", async (bench) => {
   const hasty = connect(connectionString, { retryOptions: { maxRetries: 0, timeoutInMs: 1_000 } });
   const error = await refused(hasty.acceptNextSession(queue), "ServiceTimeout");
   assert.match(error.message, /did not complete within the allotted timeout/);
-});
+}, refusedLinks);
 
 behaviour("waiting for the next session ends with the first message", async (bench) => {
   const queue = await withSessions(bench, [], 0);
@@ -75,7 +76,7 @@ behaviour("a session that somebody holds cannot be locked, and is free after its
   await holder.close();
   const next = await accept(bench, queue, "a");
   assert.equal((await takeOne(next)).body, 0);
-});
+}, refusedLinks);
 
 behaviour("a session without messages can be held, and what comes then is received", async (bench) => {
   const queue = await withSessions(bench, [], 0);
@@ -196,7 +197,7 @@ behaviour("a session cannot be had from a queue without sessions", async (bench)
   assert.match(error.message, /does not require sessions/);
   // For a named session the SDK hides the bus's reason behind its own.
   await refused(bench.client.acceptSession(queue, "a"), "SessionCannotBeLocked");
-});
+}, refusedLinks);
 
 behaviour("a batch of one session stays together", async (bench) => {
   const queue = await withSessions(bench, [], 0);

@@ -7,7 +7,7 @@ docs/protocol/sas.md#missing-right, docs/protocol/amqp.md#attach, docs/protocol/
 from __future__ import annotations
 
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
 from polybus.amqp.incoming import IncomingLink
@@ -22,6 +22,7 @@ from polybus.errors import (
     NotImplementedByBus,
     PolybusError,
     QuotaExceeded,
+    Unauthorized,
 )
 from polybus.gateway.amqp.addresses import LinkNode, address_of, parsed, session_filter, uri_of
 from polybus.gateway.amqp.anonymous import AnonymousSendLink
@@ -65,7 +66,32 @@ def attach_link(endpoint: AmqpEndpoint, link: Link, attach: Attach) -> None:
         else:
             spawn(making).then(lambda made: _attach_to_made(endpoint, link, made))
     except PolybusError as error:
-        refuse(endpoint, link, error)
+        if not _waits_for_token(endpoint, link, attach, error):
+            refuse(endpoint, link, error)
+
+
+def _waits_for_token(endpoint: AmqpEndpoint, link: Link, attach: Attach, error: PolybusError) -> bool:
+    """Whether the token for a management link is still to come; the Java SDK shows it after it has opened the link."""
+    if not isinstance(error, Unauthorized) or not endpoint.is_java_sdk:
+        return False
+    address = address_of(endpoint.namespace, attach)
+    if not address.management or endpoint.access.rights(scope_of(address.path)):
+        return False
+    return endpoint.early_links.wait(link, lambda early: _attach_early(endpoint, early), _refused_at(endpoint, error))
+
+
+def _attach_early(endpoint: AmqpEndpoint, link: Link) -> None:
+    """A token was shown: where it is not for this link, the link waits on."""
+    try:
+        _attach(endpoint, link, link.attach)
+    except PolybusError as error:
+        address = address_of(endpoint.namespace, link.attach)
+        if not isinstance(error, Unauthorized) or endpoint.access.rights(scope_of(address.path)):
+            refuse(endpoint, link, error)
+
+
+def _refused_at(endpoint: AmqpEndpoint, error: PolybusError) -> Callable[[Link], None]:
+    return lambda link: refuse(endpoint, link, error)
 
 
 def refuse(endpoint: AmqpEndpoint, link: Link, error: Exception) -> None:

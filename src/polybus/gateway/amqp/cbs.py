@@ -67,6 +67,7 @@ class TokenLink(RequestLink):
         lasts_ms = int((grant.expires_s - time.time()) * 1000)
         scope = scope_of(audience, endpoint.gateway.hosts)
         endpoint.access.grant(scope, grant.rights, endpoint.now_ms + lasts_ms, token, audience)
+        endpoint.token_shown()
 
 
 def _reply(request: Request, status: int, description: str) -> None:

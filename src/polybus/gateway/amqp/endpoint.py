@@ -38,6 +38,7 @@ from polybus.clock import Clock
 from polybus.errors import QuotaExceeded, ShuttingDown, Unauthorized
 from polybus.gateway.amqp.access import Access, log_in
 from polybus.gateway.amqp.attach import attach_link
+from polybus.gateway.amqp.early_links import EarlyLinks
 from polybus.gateway.amqp.errors import amqp_error, new_tracking_id
 from polybus.gateway.amqp.link_end import LinkEnd, SessionLinks
 from polybus.gateway.amqp.on_demand import Maker
@@ -107,6 +108,7 @@ class AmqpEndpoint:
     __slots__ = (
         "_closing",
         "_deadline_ms",
+        "_early_links",
         "_flush_due",
         "_named",
         "_opened",
@@ -144,6 +146,7 @@ class AmqpEndpoint:
         self.client_host: str | None = None
         """The address of the client."""
         self.access = Access()
+        self._early_links: EarlyLinks | None = None
         self._transactions: ClientTransactions | None = None
         self.blocked = False
         """Receivers must wait: the transport, or this turn, has as many bytes as it can take."""
@@ -171,6 +174,17 @@ class AmqpEndpoint:
         if self._transactions is None:
             self._transactions = ClientTransactions(self.namespace, not self.is_java_sdk)
         return self._transactions
+
+    @property
+    def early_links(self) -> EarlyLinks:
+        if self._early_links is None:
+            self._early_links = EarlyLinks(self)
+        return self._early_links
+
+    def token_shown(self) -> None:
+        """The client may do more than before."""
+        if self._early_links is not None:
+            self._early_links.token_shown()
 
     @property
     def maker(self) -> Maker:
