@@ -14,6 +14,7 @@ from polybus.testing.server import ServerProcess
 from tests.spark.kit import CONNECTION_VARIABLE, Kit, start_spark
 
 LONG = {
+    "test_frames",
     "test_notebook",
     "test_pipelines_bodies",
     "test_pipelines_enrich",

@@ -4,6 +4,7 @@ Everything here is a client of a running bus and speaks its bulk API over HTTP (
 knows the inside of a bus. Spark finds the source by itself through the module `pyspark_polybus`.
 """
 
+from polybus.spark.frames import by_reason, dead_letters, decode, send_again
 from polybus.spark.starting import session
 
-__all__ = ["session"]
+__all__ = ["by_reason", "dead_letters", "decode", "send_again", "session"]
