@@ -35,6 +35,7 @@ _SOURCE: Final = _CONNECTION | {
     "maxbytespertrigger",
     "targettasks",
     "minpartitions",
+    "splithot",
     "failondataloss",
     "includeproperties",
     "includeheaders",

@@ -116,3 +116,16 @@ def test_a_pipeline_is_paused_and_resumed_by_commands(tmp_path: Path) -> None:
     assert said("resume", "lake") == "lake: goes on"
     assert said("resume", "lake") == "lake: was not paused"
     assert "there is no pipeline 'other'" in said("pause", "other")
+
+
+def test_a_captures_own_options_are_ones_that_the_source_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "BUS", "Endpoint=sb://localhost;SharedAccessKeyName=a;SharedAccessKey=b;UseDevelopmentEmulator=true;"
+    )
+    told = {
+        "bus": {"connectionStringEnv": "BUS"},
+        "checkpoints": "c",
+        "pipelines": [{"name": "lake", "kind": "capture", "from": "orders", "to": {"path": "lake"}}],
+    }
+    (kind,) = parse(json.dumps(told), "p.yml", Path("/x")).pipelines
+    assert kind.check() == []
