@@ -300,6 +300,10 @@ NODE_DRAIN_SECONDS = 10
 """How long a node that stops waits until others have taken what it owns."""
 LINK_DEAD_MS = 3_000
 """How long a node may take to answer on a link before that is cut: as long as a lease lasts."""
+LEDGER_ROW_SENDS = 64
+"""Sends that one row of a store's ledger names: it is written anew with each of them."""
+LEDGER_LOOK_MS = 20
+"""Between two questions about a send whose owner is gone."""
 NODE_NAME_CHARS = 63
 """A node's name is a label: it stands in certificates, in rows and on lines."""
 MOVE_HOLD_MS = 2_000

@@ -63,6 +63,13 @@ class Cluster:
         finally:
             database.close()
 
+    def drain(self, name: str, draining: bool) -> None:
+        database = ClusterDatabase(self.url)
+        try:
+            database.drain(name, draining)
+        finally:
+            database.close()
+
     def owners(self) -> dict[str, str]:
         """Stores that living nodes own, by shown address."""
         return {one.store: member.name for member in self.view().living for one in member.owned}

@@ -13,7 +13,11 @@ from polybus.amqp.codec import decode, encode
 from polybus.errors import ProtocolError
 from polybus.limits import CLUSTER_FRAME_BYTES
 
-VERSION: Final = 1
+VERSION: Final = 2
+OLDEST: Final = 1
+"""The oldest version that this one understands: nodes are upgraded one by one."""
+LEDGER_VERSION: Final = 2
+"""From it on sends are numbered for the ledger of their store."""
 GREETING: Final = struct.Struct(">8sHH")
 """Sent first by both sides: magic, the version that it speaks, the oldest that it understands."""
 MAGIC: Final = b"POLYBUS\x01"
@@ -26,7 +30,7 @@ NO_ANSWER: Final = 0
 
 
 def greeting() -> bytes:
-    return GREETING.pack(MAGIC, VERSION, VERSION)
+    return GREETING.pack(MAGIC, VERSION, OLDEST)
 
 
 class Frame:
@@ -85,8 +89,10 @@ class FrameReader:
         if len(self._buffer) < GREETING.size:
             return False
         _, version, oldest = GREETING.unpack_from(self._buffer)
-        if oldest > VERSION or version < VERSION:
-            raise _broken(f"version {version} (at least {oldest}); this process speaks version {VERSION}")
+        if oldest > VERSION or version < OLDEST:
+            raise _broken(
+                f"version {version} (at least {oldest}); this process speaks versions {OLDEST} to {VERSION}"
+            )
         self.version = min(version, VERSION)
         del self._buffer[: GREETING.size]
         self._greeted = True

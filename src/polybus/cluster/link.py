@@ -41,6 +41,11 @@ class Link:
         self.on_closed: list[Callable[[], None]] = []
         self._put(greeting())
 
+    @property
+    def version(self) -> int:
+        """What both sides speak; 0 before the other one has greeted."""
+        return self._reader.version
+
     # Out
 
     def tell(self, verb: int, entity_id: int, index: int, value: Values) -> None:

@@ -156,6 +156,7 @@ class NodeMembership:
             wanted[self.view.moving] = self.view.moving_to
         for name, taker in wanted.items():
             if taker == self.me and name not in self._leaving:
+                log.info("%s: nobody owns it; this node takes it", name)
                 self._claimed.add(name)
                 self._owners[name] = Ownership(name, self.me)
 

@@ -26,6 +26,7 @@ from polybus.hosting.partition_client import (
     TransactionWork,
     UnkeyedSend,
 )
+from polybus.hosting.send_ledger import SENDER_BYTES, SendLedger
 from polybus.limits import CLUSTER_DELIVERY_BYTES, TRANSACTION_MESSAGES
 from polybus.partition.data import Statistics
 from polybus.promise import Promise
@@ -124,10 +125,17 @@ class Owner:
             store_id, keys = each.data(), Reader(each.items())
             sent.doubtful = [*(sent.doubtful or []), (store_id, [keys.data() for _ in keys.left()])]
         partition.check_open()
-        partition.send(messages, self._sent, (frame, sent), sent)
+        if reader.left():
+            sent.number_in(partition.store.ledger, reader.data(), reader.number(), reader.number())
+        try:
+            partition.send(messages, self._sent, (frame, sent), sent)
+        except PolybusError:
+            sent.ended(False)
+            raise
 
     def _sent(self, context: tuple[Frame, OwnedSend], result: list[int] | None, error: PolybusError | None) -> None:
         frame, sent = context
+        sent.ended(error is None)
         keys: object = sent.keys
         if error is None:
             self.link.answer(frame, [result, keys])
@@ -316,14 +324,31 @@ class Owner:
 class OwnedSend(UnkeyedSend):
     """A send for another process, which is told the rows."""
 
-    __slots__ = ("keys",)
+    __slots__ = ("keys", "ledger", "number", "sender")
 
     def __init__(self) -> None:
         self.doubtful = None
         self.keys: list[bytes] | None = None
+        self.ledger: SendLedger | None = None
+        self.sender = b""
+        self.number = 0
+
+    def number_in(self, ledger: SendLedger | None, sender: bytes, number: int, heard_below: int) -> None:
+        """Its sender has numbered it: the next owner of the store must be able to tell what became of it."""
+        if len(sender) != SENDER_BYTES:
+            raise nonsense("a sender's id")
+        if ledger is not None:
+            ledger.begins(sender, number, heard_below)
+            self.ledger, self.sender, self.number = ledger, sender, number
 
     def written(self, keys: list[bytes]) -> None:
         self.keys = keys
+        if self.ledger is not None:
+            self.ledger.written(self.sender, self.number)
+
+    def ended(self, stored: bool) -> None:
+        if self.ledger is not None:
+            self.ledger.ends(self.sender, self.number, stored)
 
 
 class LogDemand(LogListener):

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from polybus.clock import Now
 from polybus.cluster import values, verbs
-from polybus.cluster.frames import Frame
+from polybus.cluster.frames import LEDGER_VERSION, Frame
 from polybus.cluster.link import Link, LinkLost
 from polybus.cluster.values import Reader, Values, nonsense
 from polybus.errors import BusError, PolybusError, QuotaExceeded, ServerBusy, SessionLockLost
@@ -26,6 +26,7 @@ from polybus.hosting.partition_client import (
     UnkeyedSend,
 )
 from polybus.hosting.partition_host import STORE_FULL, Listeners, also
+from polybus.hosting.send_ledger import NotStored
 from polybus.hosting.store_host import InDoubt, StoreHost
 from polybus.limits import CLUSTER_DEMAND, CLUSTER_SENDS_BYTES
 from polybus.message.edit import Edit
@@ -213,11 +214,30 @@ class RemotePartition(PartitionClient):
             self._sending -= size
             if sent is not None and keys is not None:
                 sent.written(keys)
+            if outgoing is not None and isinstance(error, LinkLost):
+                outgoing.settle(number).then(settled)
+                return
+            if outgoing is not None:
+                outgoing.end(number)
             if isinstance(error, LinkLost):
                 error = InDoubt("The connection to the process that owns a partition broke during a send.")
             reply(context, numbers, error)
 
+        def settled(promise: Promise[list[int]]) -> None:
+            """Whoever owns the store now has said what became of it, or nobody could."""
+            try:
+                reply(context, promise.result(), None)
+            except NotStored as error:
+                reply(context, None, error)
+            except PolybusError:
+                reply(context, None, InDoubt("The node that owned a messaging store is gone during a send."))
+
         value: Values = [[message.raw for message in messages], doubtful]
+        outgoing = self.store.outgoing if self._link.version >= LEDGER_VERSION else None
+        number = 0
+        if outgoing is not None:
+            number = outgoing.begin()
+            value += [outgoing.sender, number, outgoing.heard_below]
         self._link.ask(verbs.SEND, self.entity_id, self.index, value, answered)
 
     def reserve(self, count: int) -> Promise[list[int]]:

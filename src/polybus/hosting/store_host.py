@@ -13,6 +13,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from polybus.errors import PartitionUnavailable, PolybusError, QuotaExceeded, StoreError, StoreFull
+from polybus.hosting.send_ledger import NumberedSends, SendLedger
 from polybus.limits import REOPEN_MS, REOPEN_MS_MAX, UNCOMMITTED_BYTES
 from polybus.partition.output import Output, Sink
 from polybus.partition.reading import has_rows, scan_rows
@@ -60,6 +61,10 @@ class StoreHost(Sink):
         self.state = StoreState.MISSING
         self.last_error: str | None = None
         self.driver: StoreDriver | None = None
+        self.ledger: SendLedger | None = None
+        """Of a store that may have another owner later: what became of other members' sends."""
+        self.outgoing: NumberedSends | None = None
+        """Of a store elsewhere that may: this process's sends to it."""
         self.lease: Lease | None = None
         """Until when what lies here may be handed out; None where nobody else can own the store."""
         self.batch = Output()
@@ -347,6 +352,8 @@ class StoreHost(Sink):
         leftover.refuse(self.unavailable())
         self.state = StoreState.OPEN
         self.last_error = None
+        if self.ledger is not None:
+            self.ledger.opened()
         self._retry_ms = REOPEN_MS
         if self.on_opened is not None:
             self.on_opened(self)

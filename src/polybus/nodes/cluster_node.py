@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 from dataclasses import asdict
+from functools import partial
 from secrets import token_hex
 from typing import Any
 
@@ -26,9 +27,11 @@ from polybus.cluster.node_catalogue import NodeCatalogue
 from polybus.cluster.node_membership import CATALOGUE, Holding, NodeMembership
 from polybus.cluster.options import ClusterOptions, agreed
 from polybus.cluster.peers import Peers
-from polybus.errors import StoreError
+from polybus.cluster.values import Reader
+from polybus.errors import PartitionUnavailable, StoreError
 from polybus.hosting.catalogue import Catalogue
 from polybus.hosting.opener import Opener, shown_url
+from polybus.hosting.send_ledger import NumberedSends, SendLedger
 from polybus.hosting.store_host import StoreHost, StoreState
 from polybus.limits import LINK_DEAD_MS, NODE_DRAIN_SECONDS, NODE_LOOK_SECONDS
 from polybus.namespace.entities.description import AuthorizationRule
@@ -55,6 +58,11 @@ class ClusterNode(MemberNode):
         self._viewed = asyncio.Event()
         self._hosts: dict[str, StoreHost] = {}
         """The store's host now, by its shown address."""
+        self._outgoing: dict[str, NumberedSends] = {}
+        """This node's sends to stores elsewhere, by store: their numbers outlast owners."""
+        self._known: set[str] = set()
+        self._guests: dict[Link, Peer] = {}
+        """Links that other nodes have made."""
         self._placed: dict[str, str | None] = {}
         """Whose the host is."""
         self._urls = {shown_url(url): url for url in options.stores}
@@ -118,6 +126,11 @@ class ClusterNode(MemberNode):
 
     def _seen(self, view: ClusterView) -> None:
         self.membership.seen(view)
+        self._cut_off_the_dead()
+        known = {row.process for row in view.members}
+        if known != self._known:
+            self._known = known
+            self._forget_senders()
         if view.named(self.cluster.node) is not None:
             self._viewed.set()
 
@@ -131,8 +144,26 @@ class ClusterNode(MemberNode):
         return row is not None and peer is not None and row.process == peer.process
 
     def _accepted(self, link: Link, peer: Peer) -> None:
-        del peer
+        self._guests[link] = peer
+        link.on_closed.append(lambda: self._forget(link))
         self.peers.accepted(link)
+
+    def _forget(self, link: Link) -> None:
+        self._guests.pop(link, None)
+
+    def _forget_senders(self) -> None:
+        """A node that comes under its old name is another process: what was kept for the one before it goes."""
+        living = {bytes.fromhex(process) for process in self._known}
+        for host in self._hosts.values():
+            if host.ledger is not None:
+                host.ledger.forget(living)
+
+    def _cut_off_the_dead(self) -> None:
+        """Nothing waits for a node whose lease is over: it may be frozen, and its links would stay for long."""
+        for link, peer in list(self._guests.items()):
+            row = self.membership.view.named(peer.name)
+            if row is None or row.process != peer.process or not row.alive:
+                link.close()
 
     def _make_peers(self, loop: asyncio.AbstractEventLoop) -> Peers:
         peers = Peers(
@@ -168,6 +199,7 @@ class ClusterNode(MemberNode):
     async def _join(self) -> None:
         self._server = await tls_links.listen(self._bound, self._security, self._admits, self._accepted)
         await super()._join()
+        self.peers.store_verbs["stored"] = _answer_stored
         self.bus.hold_moving(lambda store: self.membership.is_moving(store.url))
 
     async def _joined(self) -> None:
@@ -227,6 +259,7 @@ class ClusterNode(MemberNode):
 
     def _local_host(self, url: str) -> StoreHost:
         host = super()._local_host(url)
+        host.ledger = SendLedger(host, asyncio.get_running_loop())
         tell_others = host.on_change
 
         def changed(store: StoreHost) -> None:
@@ -238,8 +271,27 @@ class ClusterNode(MemberNode):
         return host
 
     def _remote_host(self, url: str) -> StoreHost:
-        self.peers.stores.pop(shown_url(url), None)
-        return super()._remote_host(url)
+        shown = shown_url(url)
+        self.peers.stores.pop(shown, None)
+        host = super()._remote_host(url)
+        host.outgoing = self._outgoing.get(shown)
+        if host.outgoing is None:
+            loop, sender = asyncio.get_running_loop(), bytes.fromhex(self._process)
+            host.outgoing = self._outgoing[shown] = NumberedSends(sender, loop, partial(self._ask_stored, shown))
+        return host
+
+    def _ask_stored(self, shown: str, sender: bytes, number: int) -> Promise[list[int] | None]:
+        """What became of a send of this node, asked of whoever owns the store now; it may be this node."""
+        return spawn(self._stored(shown, sender, number))
+
+    async def _stored(self, shown: str, sender: bytes, number: int) -> list[int] | None:
+        if self._owns(shown):
+            ledger = self._hosts[shown].ledger
+            if ledger is None:
+                raise PartitionUnavailable("The messaging store is being taken over. Try again.")
+            return await ledger.stored(sender, number)
+        answer: list[int] | None = await self.peers.ask_store(shown, "stored", [sender, number])  # type: ignore[assignment]
+        return answer
 
     # What the membership asks
 
@@ -291,6 +343,14 @@ class ClusterNode(MemberNode):
         if self._server is not None:
             self._server.close()
         await asyncio.to_thread(self._heartbeat.stop)
+
+
+def _answer_stored(store: StoreHost, value: Any) -> Promise[Any]:
+    reader = Reader(value)
+    sender, number = reader.data(), reader.number()
+    if store.ledger is None:
+        raise PartitionUnavailable("The messaging store is not here. Try again.")
+    return store.ledger.stored(sender, number)
 
 
 def _drain(database: ClusterDatabase, name: str) -> None:

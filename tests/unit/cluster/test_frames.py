@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from polybus.cluster import verbs
-from polybus.cluster.frames import GREETING, MAGIC, NO_ANSWER, VERSION, Frame, FrameReader, greeting
+from polybus.cluster.frames import GREETING, MAGIC, NO_ANSWER, OLDEST, VERSION, Frame, FrameReader, greeting
 from polybus.cluster.link import Link
 from polybus.cluster.owner import _ASKED, _TOLD, Owner
 from polybus.cluster.remote_partition import RemotePartitions
@@ -86,7 +86,7 @@ def test_a_frame_that_announces_too_much_is_refused_before_it_is_kept() -> None:
         b"GET / HTTP/1.1\r\n",
         b"AMQP\x00\x01\x00\x00",
         GREETING.pack(MAGIC, VERSION + 1, VERSION + 1),
-        GREETING.pack(MAGIC, VERSION - 1, VERSION - 1),
+        GREETING.pack(MAGIC, OLDEST - 1, OLDEST - 1),
     ],
 )
 def test_a_peer_of_another_kind_or_version_is_refused(data: bytes) -> None:
@@ -98,6 +98,12 @@ def test_a_newer_peer_that_still_understands_us_is_taken() -> None:
     reader = FrameReader(verbs.LAST)
     assert reader.feed(GREETING.pack(MAGIC, VERSION + 3, VERSION)) == []
     assert reader.version == VERSION
+
+
+def test_an_older_peer_is_spoken_to_in_its_own_version() -> None:
+    reader = FrameReader(verbs.LAST)
+    assert reader.feed(GREETING.pack(MAGIC, OLDEST, OLDEST)) == []
+    assert reader.version == OLDEST < VERSION
 
 
 def test_every_verb_of_a_client_is_known_to_its_owner() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from polybus.errors import PartitionUnavailable, PolybusError
 from polybus.hosting.partition_client import PartitionClient
+from polybus.hosting.send_ledger import NotStored
 from polybus.hosting.store_host import InDoubt, StoreHost
 from polybus.limits import MOVE_HOLD_MS
 from polybus.message.message import Message
@@ -25,7 +26,7 @@ IsMoving = Callable[[StoreHost], bool]
 class HeldSend:
     """A send with a key, which no other partition can take."""
 
-    __slots__ = ("context", "entity", "given_up", "index", "messages", "parked", "reply")
+    __slots__ = ("again", "context", "entity", "given_up", "index", "messages", "parked", "reply")
 
     def __init__(
         self, entity: Entity, index: int, messages: list[Message], reply: Reply[Any, list[int]], context: object
@@ -38,6 +39,8 @@ class HeldSend:
         self.parked = False
         """It was held before: its time runs."""
         self.given_up = False
+        self.again = False
+        """It was tried again at a new owner."""
 
 
 class HeldSends:
@@ -94,11 +97,16 @@ class HeldSends:
     def _holds(self, send: HeldSend, error: PolybusError) -> bool:
         if not isinstance(error, PartitionUnavailable) or isinstance(error, InDoubt):
             return False
+        if isinstance(error, NotStored) and not send.again:
+            send.again = True  # its store has another owner, who has said so: it can take it
+            return True
         return self._is_moving(send.entity.partitions[send.index].store)
 
     def _answered(self, send: HeldSend, result: list[int] | None, error: PolybusError | None) -> None:
         if error is not None and not send.given_up and self._holds(send, error):
             self._park(send)
+            if isinstance(error, NotStored):
+                self._retry((send.entity.id, send.index))
         else:
             send.reply(send.context, result, error)
 
