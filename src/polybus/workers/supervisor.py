@@ -145,7 +145,7 @@ class Supervisor:
         """Everything is up and a send works, through every worker, when this returns."""
         self.node.check_keys()
         self.node.check_certificates()
-        options = replace(self.options, stores=_told_apart(self.options.stores))
+        options = replace(self.options, stores=told_apart(self.options.stores))
         self.options.data.mkdir(parents=True, exist_ok=True)
         self.node.tls_context()  # the development certificate is made once, not by all at once
         for name, port in options.ports():
@@ -261,7 +261,7 @@ def worker_count(text: str) -> int:
     return int(text)
 
 
-def _told_apart(stores: list[str]) -> list[str]:
+def told_apart(stores: list[str]) -> list[str]:
     """Stores in memory may have been given the same address several times; workers know stores by theirs."""
     return [
         f"{url}{number}" if url.startswith("memory:") and stores.count(url) > 1 else url

@@ -153,21 +153,21 @@ def test_faults_of_any_store_are_switched_and_shown_through_any_worker(
     with admin(server) as managing:
         managing.create_queue("spread", enable_partitioning=True)
     for store in range(4):
-        for gate in gates:
-            shown = gate.switch(f"stores/{store}/down")
-            assert [each["state"] != "open" for each in shown["stores"]] == [number == store for number in range(4)]
-            assert gate.missing("spread") == [
-                index for index, number in enumerate(gate.store_numbers("spread")) if number == store
-            ]
-            health = httpx.get(f"{server.http_url}/health").json()
-            assert health["degraded"] is True
-            for each in both:
-                with each.get_queue_sender("spread") as sender:
-                    for number in range(8):
-                        sender.send_messages(ServiceBusMessage(str(number)))  # without a key: elsewhere
-            gate.bring_back("spread")
+        gate = gates[store // 2]  # stores are dealt in turn: once through their owner, once through the other
+        shown = gate.switch(f"stores/{store}/down")
+        assert [each["state"] != "open" for each in shown["stores"]] == [number == store for number in range(4)]
+        assert gate.missing("spread") == [
+            index for index, number in enumerate(gate.store_numbers("spread")) if number == store
+        ]
+        health = httpx.get(f"{server.http_url}/health").json()
+        assert health["degraded"] is True
+        for each in both:
+            with each.get_queue_sender("spread") as sender:
+                for number in range(8):
+                    sender.send_messages(ServiceBusMessage(str(number)))  # without a key: elsewhere
+        gate.bring_back("spread")
     with both[0].get_queue_receiver("spread") as receiver:
-        assert len(drain(receiver, 4 * 2 * 2 * 8)) == 128
+        assert len(drain(receiver, 4 * 2 * 8)) == 64
     assert httpx.get(f"{server.http_url}/health").json()["degraded"] is False
 
 

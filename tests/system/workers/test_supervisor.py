@@ -97,3 +97,18 @@ def test_a_dead_worker_is_started_again_and_what_it_held_is_there(which: int, tm
                     bodies.add(str(message))
                     receiver.complete_message(message)
         assert bodies == {str(number) for number in range(32)}
+
+
+def test_a_bus_in_memory_whose_catalogue_died_begins_anew(tmp_path: Path) -> None:
+    stores = ("--store", "memory:", "--store", "memory:")
+    with ServerProcess(tmp_path / "data", "--workers", "2", *stores) as server:
+        with admin(server) as managing:
+            managing.create_queue("work", enable_partitioning=True)
+        workers = workers_of(server)
+        os.kill(workers[0], signal.SIGKILL)
+        until(lambda: len(workers_of(server)) == 2 and not set(workers) & set(workers_of(server)))
+        with admin(server) as managing:
+            managing.create_queue("work", enable_partitioning=True)  # nobody knows of the one before
+            with client(server) as sending, sending.get_queue_sender("work") as sender:
+                sender.send_messages(ServiceBusMessage("x"))
+            assert managing.get_queue_runtime_properties("work").active_message_count == 1
