@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 INFINITE_MS: Final = (2**63 - 1) // 10_000
 """Never, as a duration: .NET's TimeSpan.MaxValue, which counts 100 ns, in whole milliseconds."""
@@ -749,3 +749,68 @@ PIPELINE_TELL_SECONDS = 5.0
 """How often a runner tells the bus of its pipelines."""
 PIPELINE_TOLD_RUNS = 20
 """Runs of a pipeline that are told: the last ones."""
+
+
+# --- What a peer may cost: the limits above, seen from one who wants to do harm ---
+class PeerCost(NamedTuple):
+    """One thing that a peer can use up, by the names of the limits that hold it. `docs/security.md` is made of these."""
+
+    what: str
+    before: tuple[str, ...]
+    """Limits for whoever has not shown who it is."""
+    after: tuple[str, ...]
+    """Limits for whoever has."""
+
+
+PEER_COSTS: Final = (
+    PeerCost(
+        "bytes held for one connection",
+        ("AMQP_STRANGER_BYTES", "HTTP_HEADER_BYTES", "AMQP_UNREAD_BYTES"),
+        ("AMQP_PARTIAL_BYTES", "AMQP_REPLIES_HELD_BYTES", "AMQP_UNANSWERED_BYTES", "HTTP_DRAINED_BYTES"),
+    ),
+    PeerCost(
+        "bytes written to it that it does not read",
+        ("AMQP_UNREAD_ANSWER_BYTES",),
+        ("AMQP_UNREAD_ANSWER_BYTES", "AMQP_UNSENT_BYTES", "AMQP_TURN_BYTES"),
+    ),
+    PeerCost(
+        "descriptors, over all connections",
+        ("STRANGERS",),
+        ("AMQP_CONNECTIONS", "HTTP_CONNECTIONS", "STORE_DESCRIPTORS", "DESCRIPTORS_RESERVED"),
+    ),
+    PeerCost(
+        "links and sessions of one connection",
+        ("AMQP_STRANGER_LINKS",),
+        ("AMQP_LINKS_PER_CONNECTION", "AMQP_GRANTS_PER_CONNECTION", "AMQP_SESSION_WINDOW"),
+    ),
+    PeerCost(
+        "seconds of silence, or for what it has begun",
+        ("HANDSHAKE_SECONDS", "HTTP_HEAD_SECONDS", "AMQP_TOKEN_MS"),
+        ("AMQP_IDLE_TIMEOUT_MS", "HTTP_KEEP_ALIVE_SECONDS", "HTTP_BODY_SECONDS", "HTTP_UNREAD_SECONDS"),
+    ),
+    PeerCost(
+        "CPU in one step of the loop",
+        ("LOOP_STEP_MS", "AMQP_TURN_FRAMES", "AMQP_TURN_FIELD_BYTES", "HTTP_TURN_LINES", "HTTP_TURN_BYTES"),
+        ("LOOP_STEP_MS", "AMQP_TURN_SECONDS", "AMQP_TURN_DISPOSED", "AMQP_TURN_MADE", "RULE_BUDGET", "JSON_VALUES"),
+    ),
+    PeerCost(
+        "names and texts",
+        (
+            "ADDRESS_CHARACTERS",
+            "AMQP_TOKEN_BYTES",
+            "AMQP_PERFORMATIVE_BYTES",
+            "HTTP_QUERY_CHARACTERS",
+            "HTTP_HEADERS",
+        ),
+        ("PROPERTIES_BYTES", "RULE_TEXT_CHARACTERS", "ENTITY_PATH_CHARACTERS", "USER_METADATA_CHARACTERS"),
+    ),
+    PeerCost(
+        "what one request may ask for",
+        (),
+        (
+            *("AMQP_BATCH_MESSAGES", "HTTP_BATCH_MESSAGES", "RULE_BATCH_ASKED", "TRANSACTION_MESSAGES"),
+            *("MOVE_NUMBERS", "PEEK_REPLY_BYTES", "BULK_JSON_BYTES"),
+        ),
+    ),
+)
+"""What a peer may cost, before and after it is known, in bytes, descriptors, seconds and CPU."""

@@ -17,7 +17,7 @@ from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
 RUNS = FOLDER / "runs.jsonl"
-NAMES = ("codec", "connection", "http", "atom", "tokens", "rules")
+NAMES = ("codec", "connection", "http", "atom", "tokens", "rules", "jwt", "frames")
 HANG_SECONDS = 10
 LONGEST_INPUT = 4_096
 

@@ -6,22 +6,37 @@ Each function takes bytes and fails where anything else happens. A hang is found
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
+import functools
+import json
+import tempfile
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import jwt
 import uvicorn
+from cryptography.hazmat.primitives.asymmetric import rsa
+from jwt.algorithms import RSAAlgorithm
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
+from polybus.amqp.codec import decode
+from polybus.cluster import values, verbs
+from polybus.cluster.frames import FrameReader, greeting
+from polybus.cluster.values import Reader
 from polybus.errors import BusError, PolybusError, RuleSyntaxError, Unauthorized
 from polybus.gateway.atom.filter import parse_filter
 from polybus.gateway.atom.parse import parse_entity, parse_rule, parse_subscription
 from polybus.gateway.http.properties import parse_json
 from polybus.gateway.http.protocol import HttpProtocol
-from polybus.gateway.sas import KeyRing, authorize, parse_token
+from polybus.gateway.jwt_tokens import JwtSettings, JwtVerifier
+from polybus.gateway.sas import KeyRing, Rights, authorize, parse_token
+from polybus.namespace.entities.description import AccessRight
 from polybus.namespace.entities.names import parse_address, parse_http_path
 from polybus.rules import SqlAction, SqlFilter, Value
 from polybus.rules.failure import RuleEvaluationError
@@ -159,6 +174,96 @@ async def _talk(data: bytes) -> None:
     assert not transport.written or transport.written.startswith(b"HTTP/1.1 ")
 
 
+_KEY = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+_AUDIENCE, _ISSUER = "https://servicebus.azure.net", "https://issuer.example/"
+
+
+@functools.cache
+def _verifier() -> JwtVerifier:
+    """One with a key that nobody else has."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "jwks.json"
+        published = {**json.loads(RSAAlgorithm.to_jwk(_KEY.public_key())), "kid": "k", "alg": "RS256", "use": "sig"}
+        file.write_text(json.dumps({"keys": [published]}))
+        verifier = JwtVerifier(JwtSettings(str(file), (_ISSUER,), (_AUDIENCE,)))
+        verifier.load()
+    return verifier
+
+
+def check_jwt(data: bytes) -> None:
+    """Web tokens of strangers: nothing opens. Claims that the issuer has signed, whatever they are: rights or a refusal."""
+    text = data.decode("utf-8", "replace")
+    head = base64.urlsafe_b64encode(b'{"alg":"RS256","kid":"k"}').rstrip(b"=").decode()
+    body = base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+    for given in (text, f"{head}.{body}.{body}", f"{head}.{text}"):
+        try:
+            _verifier()(given, ("q",))
+        except Unauthorized:
+            continue
+        raise AssertionError("a web token was taken that nobody signed")
+    signed = _signed(data)
+    if signed is not None:
+        try:
+            rights, expires_s = _verifier()(signed, ("q",))
+        except Unauthorized:
+            return
+        assert isinstance(expires_s, float)
+        assert rights in Rights.of(AccessRight)
+
+
+def _signed(data: bytes) -> str | None:
+    """A token with any claims, signed well; None where the bytes are no claims."""
+    try:
+        claims = json.loads(data)
+        whole = {"iss": _ISSUER, "aud": _AUDIENCE, "exp": 4_000_000_000, **claims}
+        return jwt.encode(whole, _KEY, "RS256", {"kid": "k"})
+    except (ValueError, TypeError, RecursionError, jwt.PyJWTError):
+        return None
+
+
+_READ: tuple[Callable[[Reader], object], ...] = (
+    lambda reader: values.deliveries_of(_NOWHERE, reader),
+    lambda reader: values.locked_of(_NOWHERE, reader),
+    values.peeked_of,
+    values.transfers_of,
+    values.edits_of,
+    values.work_of,
+    values.moved_of,
+    values.records_of,
+    values.range_of,
+    values.events_of,
+    values.statistics_of,
+    values.sessions_of,
+    values.error_of,
+)
+_NOWHERE: Any = None
+"""Readers only keep the partition."""
+
+
+def check_frames(data: bytes) -> None:
+    """Bytes of another process of the bus, in pieces: frames and their values, or a refusal."""
+    for start in (b"", greeting()):
+        reader = FrameReader(verbs.LAST)
+        piece = 1 + (data[0] if data else 0)
+        try:
+            reader.feed(start)
+            for place in range(1, len(data), piece):
+                for frame in reader.feed(data[place : place + piece]):
+                    again = frame.to_bytes()
+                    assert FrameReader(verbs.LAST).feed(greeting() + again)[0].to_bytes() == again
+                    _read_values(frame.value)
+        except PolybusError:
+            continue
+    with contextlib.suppress(PolybusError):
+        _read_values(decode(data, 0)[0])
+
+
+def _read_values(value: object) -> None:
+    for read in _READ:
+        with contextlib.suppress(PolybusError):
+            read(Reader(value))
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "codec": check_codec,
     "connection": check_connection,
@@ -166,4 +271,6 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "atom": check_atom,
     "tokens": check_tokens,
     "rules": check_rules,
+    "jwt": check_jwt,
+    "frames": check_frames,
 }

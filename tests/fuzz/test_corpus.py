@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from polybus.cluster import verbs
+from polybus.cluster.frames import Frame, greeting
 from tests.fuzz.targets import TARGETS
 
 CORPUS = Path(__file__).resolve().parent / "corpus"
@@ -29,6 +31,17 @@ SEEDS: dict[str, list[bytes]] = {
     "rules": [
         b"a LIKE '%_b%' AND b + 1 > 2 OR c IN (1, 2.5) AND EXISTS(d)\nabc",
         b"SET a = a + 'x'; REMOVE b; SET sys.label = newid()\nx",
+    ],
+    "jwt": [
+        b'{"roles": ["Azure Service Bus Data Owner"], "sub": "x", "exp": 4000000000}',
+        b'{"roles": {"a": 1}, "exp": "soon", "nbf": 1e400, "aud": ["x", 1]}',
+        b"eyJhbGciOiJub25lIn0.e30.",
+        b"eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.e30.AAAA",
+    ],
+    "frames": [
+        b"\x40" + Frame(1, 7, 3, 9, [1, b"x", "y", None, True, [1, 2]]).to_bytes(),
+        b"\x03" + Frame(verbs.LAST, 7, 3, 0, [[b"\x00" * 80, b"\x00\x53\x75\xa0\x00", None]]).to_bytes(),
+        b"\xff" + greeting() + Frame(2, 0, 0, 1, []).to_bytes() * 3,
     ],
     "codec": [b"\x00\x53\x10\xc0\x03\x01\xa1\x00"],
     "connection": [b"\x01\x10AMQP\x00\x01\x00\x00"],

@@ -7,6 +7,7 @@ built-in does in C is not seen by that; those are timed at their largest against
 from __future__ import annotations
 
 import contextlib
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -22,13 +23,20 @@ from polybus.amqp.performatives import Attach, Begin, Open
 from polybus.amqp.terminus import Source, Target
 from polybus.amqp.traffic import Flow
 from polybus.client.sas import make_token
+from polybus.cluster import verbs
+from polybus.cluster.frames import Frame, FrameReader, greeting
 from polybus.errors import PolybusError
+from polybus.gateway.amqp.sent_messages import batch_messages
 from polybus.gateway.atom.filter import parse_filter
 from polybus.gateway.atom.parse import parse_entity
+from polybus.gateway.http.properties import broker_properties, custom_properties, parse_json
+from polybus.gateway.http.request import _query
 from polybus.gateway.sas import KeyRing, authorize, parse_token, scope_of
 from polybus.limits import LOOP_STEP_MS
-from polybus.message.message import Message
-from polybus.namespace.entities.names import parse_address, parse_http_path
+from polybus.message.message import Message, build
+from polybus.message.rendering import Marks, render
+from polybus.namespace.entities.names import check_entity_path, parse_address, parse_http_path
+from polybus.namespace.entities.network_rules import NetworkRules
 from polybus.rules import CorrelationFilter, Rule, SqlAction, SqlFilter, TopicRules
 
 FACTOR = 2.6
@@ -70,11 +78,49 @@ def _token(resource: str) -> str:
     return make_token(resource, "root", "key", 4_000_000_000)
 
 
+def _batch(many: int) -> bytes:
+    raw = build(b"x").raw
+    return (b"\x00\x53\x75\xa0" + bytes((len(raw),)) + raw) * many
+
+
+def _link_frames(many: int) -> bytes:
+    return greeting() + Frame(1, 1, 1, 1, [1, b"x", "y"]).to_bytes() * many
+
+
+def take_link_frames(raw: bytes) -> object:
+    return FrameReader(verbs.LAST).feed(raw)
+
+
+def _headers(many: int) -> list[tuple[str, bytes]]:
+    return [(f"P{number}", b'"text"') for number in range(many)]
+
+
+def _reply(many: int) -> Callable[[], object]:
+    """A reply with so many messages, as a peek gives them."""
+    message = build(b"x", application={"a": "b"})
+    return lambda: encode({"messages": [b"".join(render(message, Marks(number, 1))) for number in range(many)]})
+
+
 INPUTS: dict[str, tuple[int, Callable[[int], Callable[[], object]]]] = {
     "an audience": (200, lambda n: lambda: scope_of("a/" * n)),
     "a token's scope": (200, lambda n: lambda: authorize(parse_token(_token("q")), "a/" * n, 0.0, KeyRing())),
     "a token's resource": (200, lambda n: lambda: authorize(parse_token(_token("a/" * n)), "q", 0.0, KeyRing())),
     "fields of a token": (4, lambda n: lambda: parse_token("SharedAccessSignature " + "a=b&" * n)),
+    "an entity's name": (20, lambda n: lambda: check_entity_path("a/" * n + "a")),
+    "a batch over AMQP": (200, lambda n: (lambda raw: lambda: batch_messages(raw))(_batch(n))),
+    "a batch in JSON": (
+        200,
+        lambda n: (lambda raw: lambda: parse_json(raw, "batch"))('[{"Body":"x"}' + ',{"Body":"x"}' * n + "]"),
+    ),
+    "headers": (40, lambda n: (lambda given: lambda: custom_properties(given))(_headers(n))),
+    "a query": (10, lambda n: lambda: _query("&".join(f"a{i}=b" for i in range(n)))),
+    "broker properties": (40, lambda n: lambda: broker_properties(json.dumps({f"p{i}": i for i in range(n)}))),
+    "replies": (200, lambda n: _reply(n)),
+    "IP rules": (
+        15,
+        lambda n: lambda: NetworkRules(tuple(f"10.{i}.0.0/16" for i in range(n)), True).allow("1.2.3.4"),
+    ),
+    "frames between nodes": (200, lambda n: (lambda raw: lambda: take_link_frames(raw))(_link_frames(n))),
     "an address": (60, lambda n: lambda: parse_address("a/" * n)),
     "a path": (60, lambda n: lambda: parse_http_path("/" + "a/" * n)),
     "a $filter": (100, lambda n: lambda: parse_filter("startswith(path,'" + "a" * n + "') eq true")),
@@ -131,6 +177,23 @@ def work(do: Callable[[], object]) -> int:
     finally:
         sys.settrace(before)
     return count
+
+
+def test_every_kind_of_input_that_grows_is_here() -> None:
+    kinds = (
+        "name",
+        "map",
+        "path",
+        "headers",
+        "links",
+        "sessions",
+        "rules",
+        "properties",
+        "replies",
+        "batch",
+        "token",
+    )
+    assert [kind for kind in kinds if not any(kind in name for name in INPUTS)] == []
 
 
 @pytest.mark.parametrize("name", INPUTS)
