@@ -29,11 +29,14 @@ from polybus.clock import RealClock
 from polybus.testing.history import OK, SENDS, UNKNOWN, History, Op, Recorder
 from polybus.testing.server import ServerProcess
 from polybus.testing.verifier import EntityContents, EntityOptions, FinalState, Verdict, verify
+from tests.support.campaigns import next_seed, note
 from tests.support.sdk_load import LOCK_MS, PATIENCE_S, Client, Receiving, ReceivingSessions, Round, Sending
 from tests.support.transacting import HOME, Transacting
 
 PARTITIONS: Final = 16
 WINDOW_MS: Final = 600_000
+KIND = "kills of the server"
+"""As the file of campaigns calls it."""
 KILLS_PER_ROUND: Final = 20
 SENDS_PER_KILL: Final = (5, 60)
 """Acknowledged sends between two kills: from the first steps after a start to a bus in full swing."""
@@ -173,15 +176,17 @@ def _counters(server: ServerProcess) -> dict[str, dict[str, int]]:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="scripts/soak server", description=__doc__.splitlines()[0])
     parser.add_argument("--kills", type=int, default=100, help="kills in all")
-    parser.add_argument("--seed", type=int, default=1, help="of the first round")
+    parser.add_argument("--seed", type=int, help="of the first round (behind those that were played)")
     options = parser.parse_args(arguments)
     warnings.simplefilter("ignore", ResourceWarning)
     figures: Counter[str] = Counter()
-    seed = options.seed
+    seed = options.seed if options.seed is not None else next_seed(KIND)
     while figures["kills"] < options.kills:
         kills = min(KILLS_PER_ROUND, options.kills - figures["kills"])
+        began = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="polybus-soak-") as folder:
             verdict, more = play(Path(folder), kills, seed)
+        note(KIND, more["kills"], time.monotonic() - began, seed, not verdict.clean)
         figures += more
         print(
             f"seed {seed}: {figures['kills']} of {options.kills} kills, {figures['acknowledged']} sends", flush=True

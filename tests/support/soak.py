@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 
+from tests.support.campaigns import next_seed, note, totals
 from tests.support.simulation import Outcome, simulate
 from tests.support.simulation.nemesis import MISFORTUNES
 from tests.support.simulation.places import KINDS
@@ -61,6 +62,10 @@ class Game:
                 played.failures.append(outcome.summary())
         return played
 
+    def kind(self) -> str:
+        """As the file of campaigns calls it: seeds that were played otherwise are others."""
+        return f"seeds {self.words()}".rstrip()
+
     def words(self) -> str:
         """The options with which a seed is played again in the same way."""
         words = [f"--kinds {','.join(self.kinds)}"] if self.kinds else []
@@ -71,14 +76,19 @@ class Game:
 
 def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
+    if options.totals:
+        print(totals())
+        return 0
     if options.kills is not None:
         from tests.support.soak_kills import soak_kills
 
-        return soak_kills(options.engine, options.kills, options.start)
+        start = options.start if options.start is not None else next_seed(f"kills on {options.engine}")
+        return soak_kills(options.engine, options.kills, start)
     game = Game(_listed(options.kinds), _listed(options.troubles), options.shuffle, options.rests)
     if options.seed is not None:
         return _show(game, options.seed, options.trace)
-    return _soak(game, options.start, options.seeds, options.jobs)
+    start = options.start if options.start is not None else next_seed(game.kind())
+    return _soak(game, start, options.seeds, options.jobs)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -88,7 +98,10 @@ def _parser() -> argparse.ArgumentParser:
         " Prints what it has done; ends with 1 where anything was found.",
     )
     parser.add_argument("--seeds", type=int, default=500, metavar="N", help="how many seeds to play (500)")
-    parser.add_argument("--start", type=int, default=0, metavar="S", help="the first seed, of plays or of kills (0)")
+    parser.add_argument(
+        "--start", type=int, metavar="S", help="the first seed, of plays or of kills (behind those that were played)"
+    )
+    parser.add_argument("--totals", action="store_true", help="only say what all runs have done so far")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="workers at once")
     parser.add_argument("--seed", type=int, metavar="S", help="play this one seed only")
     parser.add_argument("--trace", action="store_true", help="with --seed: print its whole history")
@@ -135,6 +148,7 @@ def _soak(game: Game, start: int, count: int, jobs: int) -> int:
             shown = time.monotonic()
             _progress(f"{total.seeds} of {count} seeds, {len(total.failures)} with findings")
     _progress("")
+    note(game.kind(), total.seeds, time.monotonic() - began, start, bool(total.failures))
     return _sum_up(game, total, start, time.monotonic() - began)
 
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from polybus.testing.history import UNKNOWN, Event, History, Op, from_line
 from polybus.testing.verifier import EntityContents, EntityOptions, FinalState, StoredMessage, Verdict, verify
+from tests.support.campaigns import note
 from tests.support.postgres import PostgresServer, postgres_server
 from tests.support.soak_child import Site, finish, live
 
@@ -248,4 +249,6 @@ def soak_kills(engine: str, kills: int, seed: int) -> int:
         print(finding)
     if verdict is not None:
         print(verdict.summary())
-    return 0 if verdict is not None and verdict.clean and not chronicle.findings else 1
+    broken = verdict is None or not verdict.clean or bool(chronicle.findings)
+    note(f"kills on {engine}", killer.kills, seconds, seed, broken)
+    return 1 if broken else 0

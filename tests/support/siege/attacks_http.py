@@ -10,6 +10,7 @@ import struct
 import time
 
 from polybus.amqp.frames import AMQP_HEADER, EMPTY_FRAME
+from polybus.limits import LOOP_STEP_MS
 from tests.support.siege.attack import Attack, Scene
 
 ENTRY = '<entry xmlns="http://www.w3.org/2005/Atom"><content type="application/xml">{}</content></entry>'
@@ -276,10 +277,10 @@ ATTACKS = [
     Attack("a $filter of 60,000 parentheses", long_filter, known=True),
     Attack("a $filter 900 deep", deep_filter, known=True),
     Attack("JSON 100,000 deep", json_batch, known=True),
-    Attack("4,000 messages in a JSON batch", json_messages, known=True, step_ms=250),
+    Attack("4,000 messages in a JSON batch", json_messages, known=True, step_ms=1.5 * LOOP_STEP_MS),
     Attack("60 KB of properties as headers", properties_as_headers, known=True),
     Attack("BrokerProperties 10,000 deep", broker_properties, known=True),
-    Attack("400,000 numbers to move", bulk_numbers, known=True, step_ms=100),
+    Attack("400,000 numbers to move", bulk_numbers, known=True),
     Attack("50 receives that wait", receives_that_wait, known=True, descriptors=70),
     Attack("a WebSocket byte by byte", websocket_bytes),
     Attack("5,000 pings", websocket_pings),

@@ -9,7 +9,7 @@ from polybus.amqp.performatives import Attach, Begin
 from polybus.amqp.terminus import Coordinator, Source, Target
 from polybus.amqp.traffic import Disposition, Transfer
 from polybus.amqp.types import Symbol
-from polybus.limits import AMQP_BATCH_MESSAGES
+from polybus.limits import AMQP_BATCH_MESSAGES, LOOP_STEP_MS
 from polybus.message.message import build
 from tests.support.siege.attack import MB, Attack, Scene
 from tests.support.siege.peer import Peer, request
@@ -194,12 +194,12 @@ ATTACKS = [
     Attack("messages of 4,000 properties", message_of_properties, known=True),
     Attack("messages of 4,000 sections", message_of_sections, known=True),
     Attack("messages of 5,000 annotations", message_annotations, known=True),
-    Attack("a batch of thousands", batch, known=True, step_ms=250),
+    Attack("a batch of thousands", batch, known=True, step_ms=1.5 * LOOP_STEP_MS),
     Attack("2,000 LIKE rules and a property of 31 KB", likes, known=True),
     Attack("peeks of a million", peeks, known=True, bytes=64 * MB),
     Attack("4,000 lock tokens", lock_tokens, known=True),
-    Attack("4,000 sequence numbers", sequence_numbers, known=True, step_ms=100),
-    Attack("2,000 scheduled at once", schedules, known=True, step_ms=400),
+    Attack("4,000 sequence numbers", sequence_numbers, known=True),
+    Attack("2,000 scheduled at once", schedules, known=True, step_ms=1.5 * LOOP_STEP_MS),
     Attack("states of sessions of 200 KB", session_state, known=True),
     Attack("rules 500 deep", rule_texts, known=True),
     Attack("1,000 receivers", many_receivers, known=True),
