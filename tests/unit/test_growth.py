@@ -98,7 +98,7 @@ def _headers(many: int) -> list[tuple[str, bytes]]:
 def _reply(many: int) -> Callable[[], object]:
     """A reply with so many messages, as a peek gives them."""
     message = build(b"x", application={"a": "b"})
-    return lambda: encode({"messages": [b"".join(render(message, Marks(number, 1))) for number in range(many)]})
+    return lambda: encode({"messages": [bytes(render(message, Marks(number, 1))) for number in range(many)]})
 
 
 INPUTS: dict[str, tuple[int, Callable[[int], Callable[[], object]]]] = {
