@@ -313,6 +313,49 @@ def test_deferred_messages_become_active_again(hand: Hand, bus: Bus) -> None:
     assert len(bus.take("deferred")) > 0
 
 
+def test_a_message_is_deferred_and_its_history_is_shown(hand: Hand, bus: Bus) -> None:
+    bus.queue("put-by", enable_partitioning=True)
+    hand.open("#/entity/put-by/messages")
+    bus.send("put-by", orders(1))
+    hand.click("Refresh")
+    hand.click("order-0")
+    expect(hand.dialog).to_contain_text("keeps no events")
+    hand.click("Keep events from now on", within=hand.dialog)
+    expect(hand.dialog).to_contain_text("Nothing has been noted of it")
+    hand.clicks = 0
+    hand.click("Defer…", within=hand.dialog)
+    hand.click("Defer 1", within=hand.dialog)
+    hand.sees_note("Deferred 1.")
+    assert hand.clicks == 2
+    assert states(bus, "put-by") == ["DEFERRED"]
+    hand.choose("Deferred")
+    hand.click("order-0")
+    trail = hand.dialog.get_by_role("table", name="History")
+    expect(trail).to_contain_text("deferred")
+    expect(trail).to_contain_text("by number")
+    fact = hand.dialog.locator("dt", has_text="Sequence number").locator("xpath=following-sibling::dd")
+    number = int(fact.inner_text().split()[0])
+    with bus.client.get_queue_receiver("put-by") as receiver:
+        (message,) = receiver.receive_deferred_messages(number)
+        assert message.message_id == "order-0"
+        receiver.complete_message(message)
+
+
+def test_all_active_messages_are_deferred(hand: Hand, bus: Bus) -> None:
+    bus.queue("all-put-by", enable_partitioning=True)
+    bus.send("all-put-by", orders(4))
+    hand.open("#/entity/all-put-by/messages")
+    hand.click("Defer all")
+    hand.click("Defer 4", within=hand.dialog)
+    hand.sees_note("Deferred 4.")
+    assert states(bus, "all-put-by") == ["DEFERRED"] * 4
+
+
+def states(bus: Bus, queue: str) -> list[str]:
+    with bus.client.get_queue_receiver(queue) as receiver:
+        return [message.state.name for message in receiver.peek_messages(20)]
+
+
 def test_a_subscriptions_dead_letters_go_back_to_it_alone(hand: Hand, bus: Bus) -> None:
     bus.administration.create_topic("spread", enable_partitioning=True)
     for name in ("one", "two"):
@@ -342,6 +385,10 @@ def test_sessions_are_listed_with_their_holder_and_state(hand: Hand, bus: Bus) -
         expect(row).to_contain_text("9 B")
         expect(hand.page.get_by_role("row", name="cart-0")).to_contain_text("nobody")
         assert hand.clicks == 1
+        hand.click("State of cart-1")
+        expect(hand.dialog.locator("pre")).to_have_text("half full")
+        hand.choose("Hex")
+        expect(hand.dialog.locator("pre")).to_contain_text("68 61 6c 66")
 
 
 def test_cursors_show_their_lag_and_are_deleted(hand: Hand, bus: Bus) -> None:

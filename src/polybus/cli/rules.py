@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from polybus.cli.client import Client, client_command
+from polybus.cli.confirming import Yes, confirm
 from polybus.cli.output import plain
 from polybus.cli.values import properties
 from polybus.errors import ConfigError
@@ -104,8 +105,12 @@ def show(client: Client, topic: Topic, subscription: Subscription, name: Name) -
     client.out.properties("", rows | {"action": _action_text(rule), "created": rule["created_at_utc"]})
 
 
-def delete(client: Client, topic: Topic, subscription: Subscription, name: Name) -> None:
+def delete(client: Client, topic: Topic, subscription: Subscription, name: Name, yes: Yes = False) -> None:
     """Deletes a rule."""
+    if not yes:
+        left = sum(1 for rule in client.admin.list_rules(topic, subscription) if rule.name != name)
+        then = f"{left} {'stays' if left == 1 else 'stay'}" if left else "the subscription gets nothing then"
+        confirm(f"delete rule {topic}/{subscription}/{name} ({then})", yes)
     client.admin.delete_rule(topic, subscription, name)
     client.out.result({"deleted": name}, f"deleted rule {topic}/{subscription}/{name}")
 

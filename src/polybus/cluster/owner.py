@@ -592,6 +592,8 @@ _ASKED: dict[int, Asked] = {
     verbs.CANCEL_SCHEDULED: lambda p, r: p.cancel_scheduled(r.numbers()),
     verbs.PEEK: _peek,
     verbs.DELETE_NUMBERS: _numbers_of,
+    verbs.DEFER_NUMBERS: lambda p, r: _then(p.defer_numbers(r.number(), r.numbers()), values.moved_values),
+    verbs.PEEK_SESSION_STATE: lambda p, r: p.peek_session_state(r.number(), r.text()),
     verbs.UNDEFER: lambda p, r: _then(p.undefer(r.number(), r.numbers()), values.moved_values),
     verbs.CANCEL_NUMBERS: lambda p, r: _then(p.cancel_numbers(r.numbers()), values.moved_values),
     verbs.RESCHEDULE: lambda p, r: _then(p.reschedule(r.numbers(), r.number(), r.number()), values.moved_values),

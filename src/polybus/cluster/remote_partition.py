@@ -412,6 +412,9 @@ class RemotePartition(PartitionClient):
     def delete_numbers(self, log_id: int, numbers: list[int]) -> Promise[Moved]:
         return self._ask(verbs.DELETE_NUMBERS, [log_id, list(numbers)], _moved)
 
+    def defer_numbers(self, log_id: int, numbers: list[int]) -> Promise[Moved]:
+        return self._ask(verbs.DEFER_NUMBERS, [log_id, list(numbers)], _moved)
+
     def undefer(self, log_id: int, numbers: list[int]) -> Promise[Moved]:
         return self._ask(verbs.UNDEFER, [log_id, list(numbers)], _moved)
 
@@ -582,6 +585,9 @@ class RemotePartition(PartitionClient):
         if session.lost:
             return rejected(_lost(session))
         return self._ask(verbs.SET_SESSION_STATE, [_remote(session).number, state], _nothing)
+
+    def peek_session_state(self, log_id: int, session_id: str) -> Promise[bytes | None]:
+        return self._ask(verbs.PEEK_SESSION_STATE, [log_id, session_id], lambda reader: reader.data_or_none())
 
     def list_sessions(self, log_id: int, limit: int, updated_after_ms: int | None) -> Promise[list[str]]:
         return self._ask(verbs.LIST_SESSIONS, [log_id, limit, updated_after_ms], _texts)

@@ -84,9 +84,13 @@ TAKE_SELECTED: Final = 68
 HERE: Final = 69
 SEARCHED: Final = 70
 
-# Between members, not about a partition
-HELLO: Final = 71
-CALL: Final = 72
-STORE: Final = 73
+# From a client to the owner, too
+DEFER_NUMBERS: Final = 71
+PEEK_SESSION_STATE: Final = 72
 
-LAST: Final = 73
+# Between members, not about a partition; these are the last
+HELLO: Final = 73
+CALL: Final = 74
+STORE: Final = 75
+
+LAST: Final = 75

@@ -133,6 +133,16 @@ class LocalMoving(LocalSessions):
         await self.run(by_number.delete(broker, log, now, numbers, done.reply, None))
         return await done
 
+    def defer_numbers(self, log_id: int, numbers: list[int]) -> Promise[Moved]:
+        return spawn(self._defer_numbers(log_id, numbers))
+
+    async def _defer_numbers(self, log_id: int, numbers: list[int]) -> Moved:
+        broker = self.require()
+        done: Promise[Moved] = Promise()
+        log, now = broker.log(log_id), self._clock.now()
+        await self.run(by_number.defer(broker, log, now, numbers, done.reply, None))
+        return await done
+
     def undefer(self, log_id: int, numbers: list[int]) -> Promise[Moved]:
         return spawn(self._undefer(log_id, numbers))
 

@@ -163,6 +163,12 @@ class LocalSessions(PartitionHost):
         )
         await done
 
+    def peek_session_state(self, log_id: int, session_id: str) -> Promise[bytes | None]:
+        broker = self.broker
+        if broker is None:
+            return rejected(self.unavailable())
+        return self.run(session_verbs.get_state(broker.log(log_id), session_id))
+
     def list_sessions(self, log_id: int, limit: int, updated_after_ms: int | None) -> Promise[list[str]]:
         broker = self.broker
         if broker is None:

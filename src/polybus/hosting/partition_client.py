@@ -258,6 +258,10 @@ class PartitionClient:
         """Removes messages for good, active or deferred ones."""
         raise NotImplementedError
 
+    def defer_numbers(self, log_id: int, numbers: list[int]) -> Promise[Moved]:
+        """Defers active messages, each under the number that it has."""
+        raise NotImplementedError
+
     def undefer(self, log_id: int, numbers: list[int]) -> Promise[Moved]:
         """Makes deferred messages active again, at the end of where they are."""
         raise NotImplementedError
@@ -342,6 +346,10 @@ class PartitionClient:
         raise NotImplementedError
 
     def set_session_state(self, session: SessionLock, state: bytes | None) -> Promise[None]:
+        raise NotImplementedError
+
+    def peek_session_state(self, log_id: int, session_id: str) -> Promise[bytes | None]:
+        """A session's state for whoever looks, whether somebody holds the session or not."""
         raise NotImplementedError
 
     def list_sessions(self, log_id: int, limit: int, updated_after_ms: int | None) -> Promise[list[str]]:

@@ -1,4 +1,4 @@
-"""What bulk verbs do to messages that they name by number: delete them, or make deferred ones active again.
+"""What bulk verbs do to messages that they name by number: delete them, defer them, make them active again.
 
 They run beside receivers: what somebody holds is left alone and told, so asking again later is safe.
 """
@@ -15,6 +15,7 @@ from polybus.partition.entry import Entry
 from polybus.partition.log import Log
 from polybus.partition.reading import find, let_go
 from polybus.partition.retrying import activate
+from polybus.partition.settling import into_deferred
 from polybus.partition.storing import note, remove
 from polybus.promise import C, Reply
 
@@ -51,6 +52,26 @@ def undefer(broker: Broker, log: Log, now: Now, numbers: list[int], reply: Reply
             result.locked.append(number)
         else:
             activate(broker, entry, "undeferred")
+            result.moved.append(number)
+    broker.out().replies.append((reply, context, result))
+
+
+def defer(broker: Broker, log: Log, now: Now, numbers: list[int], reply: Reply[C, Any], context: C) -> Steps[None]:
+    """Defers active messages; replies with what was, what is gone or deferred already, and what is held."""
+    wanted = list(dict.fromkeys(numbers))
+    found = yield from find(broker, log, wanted)
+    result = Moved([], [number for number in wanted if number not in found], [])
+    broker.wall(now)
+    for number, entry in found.items():
+        if entry.deferred:
+            let_go(entry)
+            result.missing.append(number)
+        elif is_held(log, entry):
+            let_go(entry)
+            result.locked.append(number)
+        else:
+            note(broker, entry, events.DEFERRED, "by number")
+            into_deferred(broker, entry)
             result.moved.append(number)
     broker.out().replies.append((reply, context, result))
 

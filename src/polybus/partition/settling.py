@@ -145,7 +145,12 @@ def settle_defer(broker: Broker, entry: Entry, now: Now, properties: Properties 
         set_retry(broker, entry, 0)
         log.deferrals.unlocked(entry)
         return
-    twin = copy_into(broker, log, entry)
+    into_deferred(broker, entry)
+
+
+def into_deferred(broker: Broker, entry: Entry) -> None:
+    """An active message that nobody holds any more becomes a deferred one, under the number that it has."""
+    twin = copy_into(broker, entry.log, entry)
     twin.position = entry.position
     twin.rank = entry.rank
     twin.expires_ms = entry.expires_ms

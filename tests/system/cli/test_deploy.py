@@ -83,7 +83,7 @@ def test_an_exported_template_makes_the_same_again(served: Served, shell: Shell,
     shell.run("queue", "create", "start", "--forward-to", "end", "--lock-duration", "30s")
     shell.run("topic", "create", "news")
     shell.run("subscription", "create", "news", "eu", "--requires-session")
-    shell.run("rule", "delete", "news", "eu", "$Default")
+    shell.run("rule", "delete", "news", "eu", "$Default", "--yes")
     shell.run("rule", "create", "news", "eu", "german", "--sql", "country = 'DE'", "--action", "SET seen = 1")
     text = shell.run("export", "--template")
     document = json.loads(text)

@@ -80,7 +80,7 @@ def test_topics_subscriptions_and_rules(shell: Shell) -> None:
     assert shell.json("topic", "show", "press")["subscription_count"] == 1
     assert shell.json("subscription", "show", "press", "red")["max_delivery_count"] == 2
     assert [each["name"] for each in shell.json("subscription", "list", "press")] == ["red"]
-    shell.run("rule", "delete", "press", "red", "$Default")
+    shell.run("rule", "delete", "press", "red", "$Default", "--yes")
     shell.run(
         "rule",
         "create",

@@ -99,13 +99,13 @@ def _declare(shell: Shell) -> None:
     shell.run("topic", "create", "t/u", "--requires-duplicate-detection", "--default-message-time-to-live", "2h")
     shell.run("subscription", "create", "t/u", "all")
     shell.run("subscription", "create", "t/u", "some", "--requires-session", "--max-delivery-count", "4")
-    shell.run("rule", "delete", "t/u", "some", "$Default")
+    shell.run("rule", "delete", "t/u", "some", "$Default", "--yes")
     shell.run(
         "rule", "create", "t/u", "some", "sql", "--sql", "a = @x", "--parameter", "@x=3", "--action", "SET b = 1"
     )
     shell.run("rule", "create", "t/u", "some", "match", "--match", "label=x", "--property", "n=1.5")
     shell.run("subscription", "create", "t/u", "none")
-    shell.run("rule", "delete", "t/u", "none", "$Default")
+    shell.run("rule", "delete", "t/u", "none", "$Default", "--yes")
     shell.run("rule", "create", "t/u", "none", "never", "--nothing")
 
 

@@ -55,7 +55,7 @@ def fill(source: Bus) -> None:
     for name in ("all", "german"):
         shell.run("subscription", "create", "news", name)
     shell.run("rule", "create", "news", "german", "de", "--sql", "country = 'DE'")
-    shell.run("rule", "delete", "news", "german", "$Default")
+    shell.run("rule", "delete", "news", "german", "$Default", "--yes")
     later = datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=1)
     with source.client() as client:
         with client.get_queue_sender("plain") as sender:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from azure.servicebus import ServiceBusMessage
 
 from polybus.clock import MovableClock
 from polybus.message.message import build
@@ -215,6 +218,62 @@ def test_deferred_messages_become_active_again(server: Server, partitioned: bool
         done = Bulk(http, "q").post("undefer", {"wait_seconds": 30})
         assert (done["state"], done["done"]) == ("done", 8)
         assert bodies(http, "q") == texts(8)
+
+
+def test_active_messages_are_deferred_by_condition(server: Server, partitioned: bool) -> None:
+    create(server, "q", enable_partitioning=partitioned)
+    send(server, "q", 5, subject="now")
+    send(server, "q", 3, subject="later")
+    with server.client() as http:
+        bulk = Bulk(http, "q")
+        assert bulk.post("defer", {"filter": "sys.label = 'later'", "dry_run": True, "wait_seconds": 30})["chosen"] == 3
+        done = bulk.post("defer", {"filter": "sys.label = 'later'", "wait_seconds": 30})
+        assert (done["state"], done["done"]) == ("done", 3)
+        found = counts(server, "q")
+        assert (found["active"], found["deferred"]) == (5, 3)
+        assert http.post("/$polybus/entities/q/defer", json={}).status_code == 400
+    with server.client("", "sender", "send key") as http:
+        assert http.post("/$polybus/entities/q/defer", json={"limit": 1}).status_code == 401
+    assert sorted(taken(server, "q", 3)) == texts(3)
+
+
+def taken(server: Server, name: str, count: int) -> list[str]:
+    """Deferred messages, received by the numbers that peeking shows, with the SDK."""
+
+    async def scenario() -> list[str]:
+        async with client(server) as bus, bus.get_queue_receiver(name) as receiver:
+            peeked = await receiver.peek_messages(20)
+            found = []
+            for each in peeked:
+                if each.state.name == "DEFERRED":
+                    (message,) = await receiver.receive_deferred_messages(each.sequence_number)
+                    found.append(str(message))
+                    await receiver.complete_message(message)
+            assert len(found) == count
+            return found
+
+    return run(scenario())
+
+
+def test_the_state_of_a_session_is_read_without_its_lock(server: Server, partitioned: bool) -> None:
+    create(server, "q", requires_session=True, enable_partitioning=partitioned)
+    create(server, "plain")
+
+    async def scenario() -> None:
+        async with client(server) as bus:
+            async with bus.get_queue_sender("q") as sender:
+                await sender.send_messages(ServiceBusMessage("x", session_id="cart 7/8"))
+            async with bus.get_queue_receiver("q", session_id="cart 7/8") as receiver:
+                await receiver.session.set_state(b"half \xff full")
+                with server.client() as http:
+                    path = "/$polybus/entities/q/sessions/cart%207%2F8/state"
+                    found = await asyncio.to_thread(http.get, path)
+                    assert base64.b64decode(found.json()["state_base64"]) == b"half \xff full"
+
+    run(scenario())
+    with server.client() as http:
+        assert http.get("/$polybus/entities/q/sessions/none/state").json() == {"session_id": "none", "state_base64": None}
+        assert http.get("/$polybus/entities/plain/sessions/a/state").status_code == 400
 
 
 def defer_all(server: Server, name: str, count: int) -> None:

@@ -18,6 +18,8 @@ from polybus.namespace.delivery.session_source import HeldSession
 from polybus.namespace.delivery.source import Delivery
 from polybus.namespace.entities.names import parse_address
 from polybus.namespace.pipeline.ranges import RangeReader, partition_logs
+from polybus.numbering import partition_of
+from polybus.partition.data import Moved
 from polybus.partition.kinds import DEAD_LETTER, MAIN
 from polybus.promise import Promise
 from polybus.rules.selectors import Selector
@@ -80,6 +82,7 @@ class Player:
             self.renew,
             self.peek,
             self.deferred,
+            self.put_by,
             self.cancel,
             self.transact,
             self.move,
@@ -196,6 +199,20 @@ class Player:
         work = operations.peek(self.world.namespace, self.entity, MAIN, 1, self.rng.randint(1, 30), session)
         found = self.world.do(work)
         return [(body_of(each.message), each.marks.sequence, each.marks.state, each.size) for each in found]
+
+    def put_by(self) -> object:
+        """Defers a message by its number, whether somebody holds it or not."""
+        found = self.world.do(operations.peek(self.world.namespace, self.entity, MAIN, 1, 8, None))
+        if not found:
+            return None
+        number = self.rng.choice(found).marks.sequence
+
+        async def ask() -> Moved:
+            return await self.entity.partitions[partition_of(number)].defer_numbers(MAIN, [number])
+
+        told = self.world.do(ask())
+        self.numbers += told.moved
+        return told.moved, told.missing, told.locked
 
     def deferred(self) -> object:
         if not self.numbers:
@@ -329,7 +346,19 @@ class Player:
     def list_sessions(self) -> object:
         listed = self.world.do(operations.list_sessions(self.world.namespace, self.entity, MAIN, 0, 10, None))
         page = self.world.do(sessions_of(self.entity, MAIN, (0, None), 10))
-        return listed, [(each.id, each.messages, each.locked, each.holder) for _, each in page.sessions]
+
+        async def states() -> list[bytes | None]:
+            return [
+                await partition.peek_session_state(MAIN, name)
+                for partition in self.entity.partitions
+                for name in "abc"
+            ]
+
+        return (
+            listed,
+            self.world.do(states()),
+            [(each.id, each.messages, each.locked, each.holder) for _, each in page.sessions],
+        )
 
 
 @pytest.mark.parametrize("sessions", [False, True], ids=["plain", "sessions"])

@@ -1,4 +1,4 @@
-"""Messages deleted, un-deferred and given another time by their numbers."""
+"""Messages deleted, deferred, un-deferred and given another time by their numbers."""
 
 from __future__ import annotations
 
@@ -29,6 +29,10 @@ def undefer(solo: Solo, *numbers: int, log_id: int = 0) -> tuple[list[int], list
     return said(
         solo, by_number.undefer(solo.broker, solo.log(log_id), solo.now, list(numbers), solo.reply, "undefer")
     )
+
+
+def defer(solo: Solo, *numbers: int, log_id: int = 0) -> tuple[list[int], list[int], list[int]]:
+    return said(solo, by_number.defer(solo.broker, solo.log(log_id), solo.now, list(numbers), solo.reply, "defer"))
 
 
 def reschedule(solo: Solo, *numbers: int, due_ms: int = 0, by_ms: int = 0) -> tuple[list[int], list[int], list[int]]:
@@ -80,6 +84,32 @@ def test_a_deferred_message_becomes_active_behind_the_others() -> None:
     assert (solo.log().deferred, solo.log().active) == (0, 2)
     solo.crash()
     assert [body_of(entry) for entry in solo.take_all()] == [b"1", b"0"]
+
+
+def test_a_message_that_nobody_holds_is_deferred_under_its_number() -> None:
+    solo = tiny(queue(), 2)
+    for number in range(6):
+        solo.send(b"%d" % number, ttl_ms=90_000)
+    solo.get()
+    expires_ms = solo.now.wall_ms + 90_000
+    assert defer(solo, 1, 3, 6, 6, 99) == ([3, 6], [99], [1])
+    assert defer(solo, 3) == ([], [3], [])
+    assert [body_of(entry) for entry in solo.take_all()] == [b"1", b"3", b"4"]
+    assert (solo.log().deferred, solo.log().active) == (2, 4)
+    solo.crash()
+    assert sorted(body_of(entry) for entry in solo.take_all()) == [b"0", b"1", b"3", b"4"]
+    assert undefer(solo, 3, 6) == ([3, 6], [], [])
+    again = solo.take_all()
+    assert [body_of(entry) for entry in again] == [b"2", b"5"]
+    assert [entry.expires_ms for entry in again] == [expires_ms] * 2
+
+
+def test_what_waits_in_a_session_that_is_held_is_not_deferred() -> None:
+    solo = queue(sessions=True)
+    for session in ("a", "a", "b"):
+        solo.send(session_id=session)
+    solo.accept("a")
+    assert defer(solo, 1, 2, 3) == ([3], [], [1, 2])
 
 
 def test_a_deferred_dead_letter_keeps_its_number() -> None:

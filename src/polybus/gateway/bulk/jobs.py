@@ -50,6 +50,15 @@ async def post_redrive(request: BulkCall) -> Response:
     return await _started(request, body, "redrive", verbs.redrive(order, plan))
 
 
+async def post_defer(request: BulkCall) -> Response:
+    """Defers active messages: they stay, and only who knows their numbers gets them."""
+    body = await _body(request, ())
+    if not any(name in body for name in ("from", "before", "filter", "partition", "limit")):
+        raise ArgumentError("Say which are to be deferred: a 'filter', 'from' or 'before' a time, or a 'limit'.")
+    order = _order(request, {**body, "state": "active"}, "active", Rights.LISTEN)
+    return await _started(request, body, "defer", verbs.defer(order))
+
+
 async def post_undefer(request: BulkCall) -> Response:
     """Makes deferred messages active again."""
     body = await _body(request, ())

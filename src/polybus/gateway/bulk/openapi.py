@@ -211,12 +211,14 @@ def _verbs() -> dict[str, Any]:
     }
     redrive = {"to": _TEXT, "edit": _OBJECT, "edits": _OBJECT}
     later = {"to": _TEXT, "by_seconds": {"type": "number"}}
+    session = {"name": "session", "in": "path", "required": True, "schema": _TEXT}
     page = [_query("limit", _INTEGER, "at most so many"), _query("after", _TEXT, "`next` of the answer before")]
     return {
         f"{_ENTITY}/purge": {"post": _operation("Remove messages for good", [], "Listen", common)},
         f"{_ENTITY}/redrive": {
             "post": _operation("Send dead letters on", [], "Listen here, Send there", {**common, **redrive})
         },
+        f"{_ENTITY}/defer": {"post": _operation("Defer active messages", [], "Listen", common)},
         f"{_ENTITY}/undefer": {"post": _operation("Make deferred messages active again", [], "Listen", common)},
         f"{_ENTITY}/scheduled/cancel": {"post": _operation("Take scheduled messages back", [], "Send", common)},
         f"{_ENTITY}/scheduled/move": {
@@ -227,6 +229,9 @@ def _verbs() -> dict[str, Any]:
             "put": _operation("Set them; null takes one away", [], "Manage", dict.fromkeys(OPTION_NAMES, _TEXT)),
         },
         f"{_ENTITY}/sessions": {"get": _operation("Sessions with their counts and holders", page, "Listen")},
+        f"{_ENTITY}/sessions/{{session}}/state": {
+            "get": _operation("The state of one session, in base64", [session], "Listen")
+        },
         f"{_ENTITY}/dry-run": {
             "post": _operation("Try a message on rules, or a rule on messages", [], "Listen", {**message, **rule})
         },

@@ -30,6 +30,7 @@ from polybus.gateway.bulk.dry_run import post_dry_run
 from polybus.gateway.bulk.jobs import (
     handle_jobs,
     post_cancel,
+    post_defer,
     post_purge,
     post_redrive,
     post_reschedule,
@@ -39,7 +40,7 @@ from polybus.gateway.bulk.openapi import openapi
 from polybus.gateway.bulk.options import get_options, put_options
 from polybus.gateway.bulk.pipelines import get_pipeline, put_pipeline
 from polybus.gateway.bulk.reads import get_browse, get_events, get_log, get_range
-from polybus.gateway.bulk.sessions import get_sessions
+from polybus.gateway.bulk.sessions import get_session_state, get_sessions
 from polybus.gateway.bulk.trace import get_trace
 from polybus.gateway.bulk.writes import get_producer, post_abort, post_move, post_publish, post_stage
 from polybus.gateway.http.auth import authorize, authorize_everywhere
@@ -92,8 +93,10 @@ _ROUTES: tuple[tuple[tuple[str | None, ...], dict[str, tuple[Handler, Rights]]],
     (("move",), {"POST": (post_move, Rights.LISTEN)}),
     (("purge",), {"POST": (post_purge, Rights.LISTEN)}),
     (("redrive",), {"POST": (post_redrive, Rights.LISTEN)}),
+    (("defer",), {"POST": (post_defer, Rights.LISTEN)}),
     (("undefer",), {"POST": (post_undefer, Rights.LISTEN)}),
     (("options",), {"GET": (get_options, Rights.LISTEN), "PUT": (put_options, Rights.MANAGE)}),
+    (("sessions", None, "state"), {"GET": (get_session_state, Rights.LISTEN)}),
     (("sessions",), {"GET": (get_sessions, Rights.LISTEN)}),
     (("dry-run",), {"POST": (post_dry_run, Rights.LISTEN)}),
     (("stage",), {"POST": (post_stage, Rights.SEND)}),

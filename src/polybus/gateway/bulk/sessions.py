@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+
 from starlette.responses import Response
 
 from polybus import limits
-from polybus.asyncio_bridge import run
+from polybus.asyncio_bridge import from_promise, run
 from polybus.errors import ArgumentError, InvalidOperation
 from polybus.gateway.bulk.call import BulkCall, answer
+from polybus.hashing import partition_for
 from polybus.message.columns import moment
 from polybus.namespace.delivery.session_listing import ListedSession, sessions_of
 
@@ -26,6 +29,17 @@ async def get_sessions(request: BulkCall) -> Response:
             "next": page.next,
         }
     )
+
+
+async def get_session_state(request: BulkCall) -> Response:
+    """The state that a session's receivers have left, as it is; nobody's lock is needed to look."""
+    entity = request.entity
+    if not entity.requires_session(request.address):
+        raise InvalidOperation(f"'{request.address.path}' has no sessions.")
+    partition = entity.partitions[partition_for(request.name, len(entity.partitions))]
+    state = await from_promise(partition.peek_session_state(request.log_id, request.name))
+    encoded = None if state is None else base64.b64encode(state).decode()
+    return answer({"session_id": request.name, "state_base64": encoded})
 
 
 def _place(request: BulkCall) -> tuple[int, str | None]:

@@ -64,6 +64,11 @@ def purge(order: Order) -> Work:
     return _each_page(order, lambda partition, log_id, numbers: partition.delete_numbers(log_id, numbers))
 
 
+def defer(order: Order) -> Work:
+    """Defers active messages, each under the number that it has."""
+    return _each_page(order, lambda partition, log_id, numbers: partition.defer_numbers(log_id, numbers))
+
+
 def undefer(order: Order) -> Work:
     """Makes deferred messages active again, at the end of where they are."""
     return _each_page(order, lambda partition, log_id, numbers: partition.undefer(log_id, numbers))

@@ -12,13 +12,14 @@ import { placeOf } from "./messages.js";
 const VERBS = {
   redrive: { label: "Resubmit", done: "Resubmitted", right: "Send" },
   purge: { label: "Purge", done: "Purged", destroys: true, right: "Listen" },
+  defer: { label: "Defer", done: "Deferred", right: "Listen" },
   undefer: { label: "Make active", done: "Made active", right: "Listen" },
   "scheduled/cancel": { label: "Cancel", done: "Cancelled", destroys: true, right: "Send" },
   "scheduled/move": { label: "Move in time", done: "Moved", right: "Send" },
 };
 
 const OF = {
-  active: ["redrive", "purge"],
+  active: ["redrive", "defer", "purge"],
   scheduled: ["scheduled/cancel", "scheduled/move"],
   deferred: ["undefer", "purge"],
   "dead-lettered": ["redrive", "purge"],
@@ -46,7 +47,7 @@ export function BulkDialog({ path, state, verb, numbers, search, onClose }) {
   const choices = (numbers ? byNumber(numbers) : [search]).map((choice) => ({ state: place.state, ...choice }));
   useEffect(() => {
     if (numbers) return;
-    tally(place.path, verb === "scheduled/move" ? "scheduled/cancel" : verb === "redrive" ? "purge" : verb, choices[0]).then(
+    tally(place.path, verb === "scheduled/move" ? "scheduled/cancel" : verb === "redrive" || verb === "defer" ? "purge" : verb, choices[0]).then(
       (counted) => setAll(counted.chosen),
       (problem) => setError(problem.message),
     );
@@ -55,6 +56,7 @@ export function BulkDialog({ path, state, verb, numbers, search, onClose }) {
     const more = {};
     if (verb === "redrive") more.to = target === "other" || state === "active" ? other.trim() : target;
     if (verb === "scheduled/move") more.to = new Date(time).toISOString();
+    if (verb === "defer" && !numbers && !Object.keys(search).length) more.limit = all; // whoever means all says how many
     if (rate) more.rate = Number(rate);
     return more;
   };

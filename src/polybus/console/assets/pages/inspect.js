@@ -4,6 +4,7 @@ import { save } from "../api.js";
 import { asHex, asText, bytes, count, fromBase64, moment } from "../format.js";
 import { may } from "../state.js";
 import { Choice, Dialog, copy } from "../ui.js";
+import { History } from "./history.js";
 import { numberText } from "./messages.js";
 
 const SYSTEM = [
@@ -61,7 +62,7 @@ export function Body({ data }) {
   `;
 }
 
-export function Inspect({ row, state, onClose, onCopy, onAct, onEdit }) {
+export function Inspect({ path, row, state, onClose, onCopy, onAct, onEdit }) {
   const properties = Object.entries(row.properties ?? {});
   const dead = state === "dead-lettered" || state === "transfer";
   return html`
@@ -71,6 +72,7 @@ export function Inspect({ row, state, onClose, onCopy, onAct, onEdit }) {
           ${may("Send") && html`<button type="button" onClick=${() => onCopy(row)}>Send a copy…</button>`}
           ${dead && may("Send") && html`<button type="button" class="primary" onClick=${() => onAct("redrive")}>Resubmit…</button>`}
           ${dead && may("Send") && html`<button type="button" onClick=${() => onEdit(row)}>Edit and resubmit…</button>`}
+          ${state === "active" && html`<button type="button" onClick=${() => onAct("defer")}>Defer…</button>`}
           ${state === "deferred" && html`<button type="button" class="primary" onClick=${() => onAct("undefer")}>Make active…</button>`}
           ${state === "scheduled" && may("Send") && html`
             <button type="button" onClick=${() => onAct("scheduled/move")}>Move in time…</button>
@@ -86,6 +88,7 @@ export function Inspect({ row, state, onClose, onCopy, onAct, onEdit }) {
           ${properties.length > 0 && html`<table><tbody>${properties.map(([name, value]) => html`<tr><th scope="row">${name}</th><td class="mono">${value}</td></tr>`)}</tbody></table>`}
         </section>
         <section><h3>Broker</h3><${Facts} row=${row} fields=${BROKER} /></section>
+        <${History} path=${path} row=${row} />
       </div>
     <//>
   `;

@@ -115,7 +115,7 @@ export function Messages({ path, kind, live, start, onSend }) {
       }}>Stop</button>`}
       <span class="muted" role="status">${found.loading ? "Looking…" : `${count(found.rows.length)} shown${found.more ? ", there are more" : ""}`}</span>
     </div>
-    ${open && html`<${Inspect} row=${open} state=${state} onClose=${() => setOpen(null)}
+    ${open && html`<${Inspect} path=${path} row=${open} state=${state} onClose=${() => setOpen(null)}
       onCopy=${(row) => {
         setOpen(null);
         onSend(row);

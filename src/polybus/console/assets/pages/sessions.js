@@ -1,11 +1,26 @@
 // The sessions of an entity: what each holds, who has it, and its state.
 import { html, useState } from "../html.js";
 import { bulk, json } from "../api.js";
-import { bytes, count, moment } from "../format.js";
-import { Badge, Card, Empty, Problem, useRead } from "../ui.js";
+import { bytes, count, fromBase64, moment } from "../format.js";
+import { Badge, Card, Dialog, Empty, Problem, useRead } from "../ui.js";
+import { Body } from "./inspect.js";
+
+/** What the receivers of a session have left in it, as JSON, text or hex. */
+function State({ path, session, onClose }) {
+  const { value, error } = useRead((signal) => json("GET", bulk(path, `sessions/${encodeURIComponent(session)}/state`), undefined, { signal }), `${path} ${session}`);
+  return html`
+    <${Dialog} title=${`State of ${session}`} side onClose=${onClose}>
+      <div class="inside">
+        <${Problem}>${error}<//>
+        ${value && (value.state_base64 === null ? html`<p class="muted">It has no state any more.</p>` : html`<${Body} data=${fromBase64(value.state_base64)} />`)}
+      </div>
+    <//>
+  `;
+}
 
 export function Sessions({ path }) {
   const [pages, setPages] = useState([""]);
+  const [open, setOpen] = useState(null);
   const after = pages[pages.length - 1];
   const query = after ? `?after=${encodeURIComponent(after)}` : "";
   const { value, error, again } = useRead((signal) => json("GET", `${bulk(path, "sessions")}${query}`, undefined, { signal }), `${path} ${after}`);
@@ -23,7 +38,7 @@ export function Sessions({ path }) {
                 <td class="right">${count(each.messages)}</td>
                 <td>${each.holder ? html`<${Badge} kind="accent">held<//> ${each.holder}` : each.locked_until ? html`<${Badge} kind="accent">held<//>` : html`<span class="muted">nobody</span>`}</td>
                 <td class="wide-only nowrap">${each.locked_until ? moment(each.locked_until) : ""}</td>
-                <td class="right">${each.state_bytes ? bytes(each.state_bytes) : "–"}</td>
+                <td class="right">${each.state_bytes ? html`<button type="button" class="link" aria-label=${`State of ${each.session_id}`} onClick=${() => setOpen(each.session_id)}>${bytes(each.state_bytes)}</button>` : "–"}</td>
                 <td class="wide-only nowrap">${each.state_updated_at ? moment(each.state_updated_at) : ""}</td>
                 <td class="right wide-only">${each.partition}</td>
               </tr>`)}
@@ -35,5 +50,6 @@ export function Sessions({ path }) {
       <button type="button" disabled=${pages.length < 2} onClick=${() => setPages(pages.slice(0, -1))}>Back</button>
       <button type="button" disabled=${!value?.next} onClick=${() => setPages([...pages, value.next])}>Next</button>
     </div>
+    ${open && html`<${State} path=${path} session=${open} onClose=${() => setOpen(null)} />`}
   `;
 }
