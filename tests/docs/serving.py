@@ -26,7 +26,10 @@ def on_free_ports(given: list[str]) -> list[str]:
 
 def in_a_folder(given: list[str]) -> list[str]:
     """The folder that is the default has the page's bus in it."""
-    return given if "--data" in given else [*given, "--data", tempfile.mkdtemp(dir=".")]
+    elsewhere = tempfile.mkdtemp(dir=".")
+    if "--data" not in given:
+        return [*given, "--data", elsewhere]
+    return [elsewhere if word == "polybus-data" else word for word in given]
 
 
 def main() -> int:
