@@ -97,7 +97,7 @@ def test_a_message_that_nobody_holds_is_deferred_under_its_number() -> None:
     assert [body_of(entry) for entry in solo.take_all()] == [b"1", b"3", b"4"]
     assert (solo.log().deferred, solo.log().active) == (2, 4)
     solo.crash()
-    assert sorted(body_of(entry) for entry in solo.take_all()) == [b"0", b"1", b"3", b"4"]
+    assert {body_of(entry) for entry in solo.take_all()} == {b"0", b"1", b"3", b"4"}
     assert undefer(solo, 3, 6) == ([3, 6], [], [])
     again = solo.take_all()
     assert [body_of(entry) for entry in again] == [b"2", b"5"]
