@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from polybus.errors import (
-    BusError,
-    PartitionUnavailable,
-    PolybusError,
-    QuotaExceeded,
-    ServerBusy,
-)
+from collections.abc import Callable
+
+from polybus.clock import Now
+from polybus.errors import BusError, PartitionUnavailable, PolybusError, QuotaExceeded, ServerBusy
 from polybus.hosting.local_sessions import LocalSessions, session_of
 from polybus.hosting.partition_client import SessionLock
 from polybus.hosting.partition_host import read_rows
@@ -16,10 +13,14 @@ from polybus.limits import FORWARD_RETRY_MS
 from polybus.message.edit import Edit
 from polybus.message.message import Message
 from polybus.partition import by_number, deleting, inbox, moving, receiving, rescheduling, transfers
+from polybus.partition.broker import Broker, Steps
 from polybus.partition.data import Moved, OutboxMessage
 from polybus.partition.kinds import MAIN
 from polybus.partition.log import Log
-from polybus.promise import Promise, pause, rejected, spawn
+from polybus.promise import Promise, Reply, pause, rejected, spawn
+
+ByNumber = Callable[[Broker, Log, Now, list[int], Reply[None, Moved], None], Steps[None]]
+"""A verb about messages of one log by their numbers."""
 
 
 class LocalMoving(LocalSessions):
@@ -120,18 +121,10 @@ class LocalMoving(LocalSessions):
         done: Promise[Moved] = Promise()
         log = broker.log(log_id)
         steps = moving.move(broker, log, now, numbers, changed, edits, destination, subscription, done.reply, None)
-        await self.run(steps)
-        return await done
+        return await self._answered(steps, done)
 
     def delete_numbers(self, log_id: int, numbers: list[int]) -> Promise[Moved]:
-        return spawn(self._delete_numbers(log_id, numbers))
-
-    async def _delete_numbers(self, log_id: int, numbers: list[int]) -> Moved:
-        broker = self.require()
-        done: Promise[Moved] = Promise()
-        log, now = broker.log(log_id), self._clock.now()
-        await self.run(by_number.delete(broker, log, now, numbers, done.reply, None))
-        return await done
+        return spawn(self._by_number(by_number.delete, log_id, numbers))
 
     def defer_numbers(self, log_id: int, numbers: list[int]) -> Promise[Moved]:
         return spawn(self._defer_numbers(log_id, numbers))
@@ -144,22 +137,22 @@ class LocalMoving(LocalSessions):
         return await done
 
     def undefer(self, log_id: int, numbers: list[int]) -> Promise[Moved]:
-        return spawn(self._undefer(log_id, numbers))
+        return spawn(self._by_number(by_number.undefer, log_id, numbers))
 
-    async def _undefer(self, log_id: int, numbers: list[int]) -> Moved:
+    async def _by_number(self, verb: ByNumber, log_id: int, numbers: list[int]) -> Moved:
         broker = self.require()
         done: Promise[Moved] = Promise()
-        log, now = broker.log(log_id), self._clock.now()
-        await self.run(by_number.undefer(broker, log, now, numbers, done.reply, None))
-        return await done
+        return await self._answered(
+            verb(broker, broker.log(log_id), self._clock.now(), numbers, done.reply, None), done
+        )
 
     def cancel_numbers(self, numbers: list[int]) -> Promise[Moved]:
         return spawn(self._cancel_numbers(numbers))
 
     async def _cancel_numbers(self, numbers: list[int]) -> Moved:
         done: Promise[Moved] = Promise()
-        await self.run(rescheduling.cancel_those(self.require(), self._clock.now(), numbers, done.reply, None))
-        return await done
+        steps = rescheduling.cancel_those(self.require(), self._clock.now(), numbers, done.reply, None)
+        return await self._answered(steps, done)
 
     def reschedule(self, numbers: list[int], due_ms: int, by_ms: int) -> Promise[Moved]:
         return spawn(self._reschedule(numbers, due_ms, by_ms))
@@ -167,7 +160,12 @@ class LocalMoving(LocalSessions):
     async def _reschedule(self, numbers: list[int], due_ms: int, by_ms: int) -> Moved:
         done: Promise[Moved] = Promise()
         now = self._clock.now()
-        await self.run(rescheduling.reschedule(self.require(), now, numbers, due_ms, by_ms, done.reply, None))
+        steps = rescheduling.reschedule(self.require(), now, numbers, due_ms, by_ms, done.reply, None)
+        return await self._answered(steps, done)
+
+    async def _answered(self, steps: Steps[None], done: Promise[Moved]) -> Moved:
+        """What a verb replies when its work is on disk."""
+        await self.run(steps)
         return await done
 
     def delete_before(self, log_id: int, count: int, before_ms: int, session: SessionLock | None) -> Promise[int]:
