@@ -3,7 +3,10 @@ watched and told. The count comes first, and a question where messages are remov
 
 from __future__ import annotations
 
+import functools
+import inspect
 import time
+from collections.abc import Callable
 from typing import Annotated, Any, Final
 from urllib.parse import quote
 
@@ -35,6 +38,26 @@ def choice(since: str | None, before: str | None, condition: str | None, limit: 
     if limit is not None:
         chosen["limit"] = limit
     return chosen
+
+
+_CHOICE = [
+    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+    for name, kind in (("since", From), ("before", Before), ("condition", Filter), ("limit", Limit))
+]
+
+
+def choosing(function: Callable[..., None]) -> Callable[..., None]:
+    """A command about a choice of messages: its `chosen` is made of the options that all such commands have."""
+    own = list(inspect.signature(function, eval_str=True).parameters.values())
+    others = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own[1:] if each.name != "chosen"]
+
+    @functools.wraps(function)
+    def command(client: Client, **given: Any) -> None:
+        chosen = choice(*(given.pop(each.name) for each in _CHOICE))
+        function(client, chosen=chosen, **given)
+
+    command.__signature__ = inspect.Signature([own[0], *others, *_CHOICE])  # type: ignore[attr-defined]
+    return command
 
 
 def work(

@@ -17,7 +17,7 @@ import typer
 from polybus.cli.client import Client, client_command, json_of
 from polybus.cli.completing import entity_argument
 from polybus.cli.confirming import Yes
-from polybus.cli.jobs import Before, DryRun, Filter, From, Limit, choice, work
+from polybus.cli.jobs import DryRun, Filter, choice, choosing, work
 from polybus.cli.messages import address_of, message_data, show_message
 from polybus.cli.output import CommandOutput, plain
 from polybus.cli.receive import (
@@ -94,16 +94,14 @@ def _dead_list(
     _show(client, _dead(entity, subscription, transfer), None, None, count, body)
 
 
+@choosing
 def _dead_resubmit(
     client: Client,
     entity: Entity,
+    chosen: dict[str, Any],
     number: Annotated[list[int] | None, typer.Argument(help="These only; else all.", show_default=False)] = None,
     subscription: Subscription = None,
     to: Annotated[str | None, typer.Option(help="Another queue or topic than where each died.")] = None,
-    since: From = None,
-    before: Before = None,
-    condition: Filter = None,
-    limit: Limit = None,
     rate: Annotated[int | None, typer.Option(min=1, help="Messages in a second, at most.")] = None,
     keep_reason: Annotated[
         bool, typer.Option("--keep-reason", help="With the properties that tell the death.")
@@ -116,7 +114,7 @@ def _dead_resubmit(
     if number:
         _resubmit_numbers(client, address, number, to, edit)
         return
-    body: dict[str, Any] = choice(since, before, condition, limit) | ({"edit": edit} if edit else {})
+    body: dict[str, Any] = chosen | ({"edit": edit} if edit else {})
     body |= {name: value for name, value in (("to", to), ("rate", rate)) if value is not None}
     work(client, address, "redrive", body, done="resubmitted", dry_run=dry_run)
 
@@ -136,30 +134,19 @@ def _resubmit_numbers(
     )
 
 
+@choosing
 def _dead_purge(
     client: Client,
     entity: Entity,
+    chosen: dict[str, Any],
     subscription: Subscription = None,
-    since: From = None,
-    before: Before = None,
-    condition: Filter = None,
-    limit: Limit = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
     """Removes dead letters for good."""
     address = _dead(entity, subscription)
-    body = choice(since, before, condition, limit)
-    work(
-        client,
-        address,
-        "purge",
-        body,
-        done="removed",
-        dry_run=dry_run,
-        yes=yes,
-        question=f"remove from {address.path}",
-    )
+    question = f"remove from {address.path}"
+    work(client, address, "purge", chosen, done="removed", dry_run=dry_run, yes=yes, question=question)
 
 
 def _dead_export(
@@ -246,19 +233,17 @@ def _deferred_receive(
                 settle_message(receiver, message, settle, None)
 
 
+@choosing
 def _deferred_restore(
     client: Client,
     entity: Entity,
+    chosen: dict[str, Any],
     subscription: Subscription = None,
-    since: From = None,
-    before: Before = None,
-    condition: Filter = None,
-    limit: Limit = None,
     dry_run: DryRun = False,
 ) -> None:
     """Makes deferred messages active again, so that any receiver gets them."""
     address = address_of(entity, subscription, False, False)
-    work(client, address, "undefer", choice(since, before, condition, limit), done="restored", dry_run=dry_run)
+    work(client, address, "undefer", chosen, done="restored", dry_run=dry_run)
 
 
 deferred = _group(
@@ -269,21 +254,19 @@ deferred = _group(
 )
 
 
+@choosing
 def purge(
     client: Client,
     entity: Entity,
     state: Annotated[State, typer.Option(help="Which messages.", show_default=False)],
+    chosen: dict[str, Any],
     subscription: Subscription = None,
-    since: From = None,
-    before: Before = None,
-    condition: Filter = None,
-    limit: Limit = None,
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
     """Removes messages of one state for good: counts them, asks, and shows how far it is."""
     address = address_of(entity, subscription, False, False)
-    body = choice(since, before, condition, limit) | {"state": state.value}
+    body = chosen | {"state": state.value}
     question = f"remove from {address.path}, {state.value},"
     work(client, address, "purge", body, done="removed", dry_run=dry_run, yes=yes, question=question)
 
