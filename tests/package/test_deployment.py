@@ -14,8 +14,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from azure.servicebus import ServiceBusClient, ServiceBusMessage
 
+from polybus.cluster.options import cluster_options
 from polybus.testing.server import ServerProcess
 
 PACKAGING = Path(__file__).resolve().parents[2] / "packaging"
@@ -83,6 +85,27 @@ def test_the_compose_file_follows_its_schema() -> None:
     assert done.returncode == 0, done.stdout
     assert "/ServiceBus_Emulator/ConfigFiles/Config.json" in (PACKAGING / "compose.yml").read_text()
     assert json.loads((PACKAGING / "config.json").read_text())["UserConfig"]["Namespaces"][0]["Queues"]
+
+
+def test_the_cluster_of_the_compose_file_is_one_that_nodes_take() -> None:
+    path = PACKAGING / "compose.cluster.yml"
+    command = [tool("check-jsonschema"), "--builtin-schema", "vendor.compose-spec", str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    services = yaml.safe_load(path.read_text())["services"]
+    seen = set()
+    for name in "abc":
+        given = [word.removeprefix("--").split("=", 1) for word in services[name]["command"]]
+        stores = [value for option, value in given if option == "store"]
+        options = dict(given)
+        found = cluster_options(
+            options["cluster"], options["node"], options["advertise"], stores=stores, catalogue=None, host=options["host"]
+        )
+        assert found is not None
+        assert found.node == name
+        assert options["advertise"] == f"{name}:5680"
+        seen.add((options["cluster"], *stores))
+    assert len(seen) == 1, "all nodes are given the same"
 
 
 def test_the_unit_is_understood_by_systemd(tmp_path: Path) -> None:
