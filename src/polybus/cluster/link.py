@@ -14,6 +14,7 @@ from polybus.cluster import verbs
 from polybus.cluster.frames import NO_ANSWER, Frame, FrameReader, greeting
 from polybus.cluster.values import Reader, Values, error_of, error_values, nonsense
 from polybus.errors import PartitionUnavailable, PolybusError, ProtocolError
+from polybus.hosting.store_host import InDoubt
 from polybus.promise import Loop, Promise
 
 log = logging.getLogger(__name__)
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 Answered = Callable[[Reader | None, PolybusError | None], None]
 
 
-class LinkLost(PartitionUnavailable):
+class LinkLost(InDoubt):
     """The connection to the process that owns the partition is gone: whether it has done what was asked is unknown."""
 
 
@@ -55,7 +56,7 @@ class Link:
     def ask(self, verb: int, entity_id: int, index: int, value: Values, answered: Answered) -> None:
         """Sends a question; `answered` is called once, with the answer or with why there is none."""
         if self.closed:
-            answered(None, _lost())
+            answered(None, PartitionUnavailable("The process that owns a partition cannot be reached. Try again."))
             return
         self._last += 1
         self._asked[self._last] = answered
@@ -148,4 +149,4 @@ class Link:
 
 
 def _lost() -> LinkLost:
-    return LinkLost("The connection to the process that owns a partition is gone. Try again.")
+    return LinkLost("The connection to the process that owns a partition broke, perhaps during a commit. Try again.")

@@ -220,7 +220,7 @@ class RemotePartition(PartitionClient):
             if outgoing is not None:
                 outgoing.end(number)
             if isinstance(error, LinkLost):
-                error = InDoubt("The connection to the process that owns a partition broke during a send.")
+                error = InDoubt("The connection to the process that owns a partition broke during a commit.")
             reply(context, numbers, error)
 
         def settled(promise: Promise[list[int]]) -> None:
@@ -230,7 +230,7 @@ class RemotePartition(PartitionClient):
             except NotStored as error:
                 reply(context, None, error)
             except PolybusError:
-                reply(context, None, InDoubt("The node that owned a messaging store is gone during a send."))
+                reply(context, None, InDoubt("The node that owned a messaging store is gone during a commit."))
 
         value: Values = [[message.raw for message in messages], doubtful]
         outgoing = self.store.outgoing if self._link.version >= LEDGER_VERSION else None
