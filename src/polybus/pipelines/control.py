@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -15,10 +16,12 @@ from typing import Any, Final
 from polybus.errors import ConfigError
 from polybus.pipelines.folders import STREAM, Folder
 from polybus.pipelines.kind import PipelineKind, StreamKind
+from polybus.spark.bus import BusClient
 
 _PAUSED: Final = "paused.json"
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
+_LEASE_SECONDS: Final = 10
 
 
 class PauseMark:
@@ -66,8 +69,7 @@ def reset(kind: PipelineKind, checkpoints: Path, to: str) -> dict[str, Any]:
         for entity, cursor in kind.cursors():
             bus = entity.open()
             try:
-                if bus.cursor(cursor) is not None:
-                    bus.delete_cursor(cursor)
+                _delete(bus, cursor)
                 state = bus.create_cursor(cursor, body)
                 told[cursor] = {str(index): at for index, at in sorted(state.positions.items())}
             finally:
@@ -76,6 +78,14 @@ def reset(kind: PipelineKind, checkpoints: Path, to: str) -> dict[str, Any]:
     finally:
         folder.leave()
     return told
+
+
+def _delete(bus: BusClient, cursor: str) -> None:
+    """The last run's lease may outlive it; who has the pipeline's folder may take it over."""
+    if bus.cursor(cursor) is not None:
+        held = bus.lease(cursor, {"holder": uuid.uuid4().hex, "ttl_seconds": _LEASE_SECONDS, "force": True})
+        bus.release(cursor, held.fencing)
+        bus.delete_cursor(cursor)
 
 
 def _put_aside(folder: Path) -> None:
