@@ -166,18 +166,19 @@ def _cpu(process: psutil.Process) -> float:
 
 
 class SparkBench:
-    def __init__(self, spark: SparkSession, folder: Path, messages: int, batch: int) -> None:
+    def __init__(self, spark: SparkSession, folder: Path, messages: int, batch: int, rounds: int = ROUNDS) -> None:
         self._server: ServerProcess
         self._spark = spark
         self._folder = folder
         self._messages = messages
         self._batch = batch
+        self._rounds = rounds
         self._runs = 0
         self._all = tuple(COLUMNS)
         self._lean = tuple(name for name in COLUMNS if name != "properties")
         build = "compiled" if polybus.BUILD == "compiled" else "plain"
         title = f"Spark, {build} build, {messages:,} messages of 1 KiB in {PARTITIONS} partitions, {TASKS} tasks"
-        self.table = Table(f"{title}, medians of {ROUNDS}")
+        self.table = Table(f"{title}, medians of {rounds}")
 
     # What is read
 
@@ -293,7 +294,7 @@ class SparkBench:
         """Both in turn, after one of each that warms up; the share is the median of the pairs."""
         bare()
         ours()
-        pairs = [(self._measured(bare), self._measured(ours)) for _ in range(ROUNDS)]
+        pairs = [(self._measured(bare), self._measured(ours)) for _ in range(self._rounds)]
         for side, label in enumerate(labels):
             runs = [pair[side] for pair in pairs]
             self.table.say(f"{name}, {label}", median(run.rate for run in runs), "rows/s")
@@ -480,6 +481,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=50_000)
     only = ["batch", "stream", "sink", "fixed", "bus", "steps", "store", "typed", "hot", "ten-million"]
     parser.add_argument("--only", choices=only)
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     arguments = parser.parse_args()
     from tests.spark.kit import start_spark
 
@@ -491,7 +493,7 @@ def main() -> None:
         spark = start_spark(folder / "spark")
         spark.sparkContext.setLogLevel("ERROR")
         spark.dataSource.register(BareSource)
-        bench = LakeBench(spark, folder, arguments.messages, arguments.batch)
+        bench = LakeBench(spark, folder, arguments.messages, arguments.batch, arguments.rounds)
         parts = {
             "batch": bench.batch_reads,
             "stream": bench.streams,
