@@ -30,7 +30,14 @@ from polybus.namespace.management.access_rules import AccessRules
 from polybus.namespace.management.auditing import Auditing
 from polybus.namespace.management.cleanup import Cleanup
 from polybus.namespace.management.following import Following
-from polybus.namespace.management.forwarding import MANAGE, manage_for_another
+from polybus.namespace.management.forwarding import (
+    HOLD,
+    LET_GO,
+    MANAGE,
+    hold_for_another,
+    let_go_for_another,
+    manage_for_another,
+)
 from polybus.namespace.members import Members, OtherDoubts
 from polybus.namespace.namespace import Namespace
 from polybus.namespace.pipeline.cursors import Cursors
@@ -105,6 +112,8 @@ class Bus:
         self.members = members
         self.recovery.others = OtherDoubts(members, self.recovery)
         members.serve(MANAGE, lambda question: spawn(manage_for_another(self, question)))
+        members.serve(HOLD, lambda asked: spawn(hold_for_another(self, asked)))
+        members.serve(LET_GO, lambda asked: spawn(let_go_for_another(self, asked)))
         members.serve(SERVING, lambda entity_id: spawn(self._serving(entity_id)))
         members.serve(CLAIM, lambda names: spawn(self.publishing.claim(*names)))
         members.serve(USE, lambda _: resolved(self._use()))

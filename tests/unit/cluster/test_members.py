@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from polybus.asyncio_bridge import from_promise, run
 from polybus.clock import RealClock
 from polybus.cluster import sockets
@@ -15,7 +17,7 @@ from polybus.cluster.members import OtherMembers
 from polybus.cluster.membership import FixedMembership, Member
 from polybus.cluster.owner import Find
 from polybus.cluster.peers import Peers
-from polybus.errors import PartitionUnavailable, PolybusError
+from polybus.errors import OperationConflict, PartitionUnavailable, PolybusError
 from polybus.hosting.catalogue import Catalogue
 from polybus.hosting.opener import Opener
 from polybus.hosting.store_host import StoreHost
@@ -133,6 +135,32 @@ def test_whoever_is_asked_all_members_have_applied_a_change_when_it_is_answered(
                 assert not topic.subscriptions
                 await run(mine.management.delete(f"t-{asked}"))
                 assert theirs.find(f"t-{asked}") is None
+
+    asyncio.run(story())
+
+
+def test_an_entity_that_one_member_works_on_alone_is_changed_by_no_other(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with two(tmp_path) as members:
+            leading, following = (members.buses[name].namespace("ns").management for name in ("first", "second"))
+            await run(leading.create(TopicDescription(path="t")))
+            done: Promise[None] = Promise()
+
+            async def work() -> None:
+                await done
+
+            for mine, theirs in ((following, leading), (leading, following)):
+                done = Promise()
+                working = asyncio.ensure_future(run(mine.alone("t", work())))
+                await until(lambda: "t" in leading._busy)
+                with pytest.raises(OperationConflict):
+                    await run(theirs.create_subscription(SubscriptionDescription(topic="t", name="s")))
+                with pytest.raises(OperationConflict):
+                    await run(theirs.alone("t", work()))
+                done.resolve(None)
+                await working
+                await until(lambda: "t" not in leading._busy)
+            await run(following.create_subscription(SubscriptionDescription(topic="t", name="s")))
 
     asyncio.run(story())
 

@@ -458,15 +458,24 @@ class Management:
 
     async def alone(self, path: str, work: Coroutine[Any, Any, _T]) -> _T:
         """Runs one operation on an entity at a time; a second one meanwhile is refused."""
-        folded = fold(path)
-        if folded in self._busy:
+        try:
+            self.hold(path)
+        except OperationConflict:
             work.close()
-            raise OperationConflict(f"SubCode=40901. Another conflicting operation is in progress on '{path}'.")
-        self._busy[folded] = None
+            raise
         try:
             return await work
         finally:
-            del self._busy[folded]
+            self.let_go(path)
+
+    def hold(self, path: str) -> None:
+        """Nobody else works on the entity until `let_go`; OperationConflict where somebody does."""
+        if fold(path) in self._busy:
+            raise OperationConflict(f"SubCode=40901. Another conflicting operation is in progress on '{path}'.")
+        self._busy[fold(path)] = None
+
+    def let_go(self, path: str) -> None:
+        self._busy.pop(fold(path), None)
 
 
 async def _free_number(topic: Entity) -> int:

@@ -7,10 +7,11 @@ has applied the change, so what it gives is found in this process's own memory.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from polybus.errors import ArgumentError
+from polybus.errors import ArgumentError, PolybusError
+from polybus.limits import TRANSACTION_MS
 from polybus.namespace.entities.codec import from_dict, to_dict
 from polybus.namespace.entities.description import (
     EntityDescription,
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from polybus.namespace.bus import Bus
 
 MANAGE = "management"
+HOLD = "management.hold"
+LET_GO = "management.let_go"
+_T = TypeVar("_T")
 
 
 class ForwardingManagement(Management):
@@ -92,6 +96,22 @@ class ForwardingManagement(Management):
         else:
             await self._ask("delete_rule", topic, name, rule)
 
+    async def alone(self, path: str, work: Coroutine[Any, Any, _T]) -> _T:
+        """For the whole bus, and not for this process alone: the leader, where everything else is changed, holds the
+        entity for it. One who never lets go is forgotten after a while."""
+        members = self._bus.members
+        if members is None or members.leads:
+            return await super().alone(path, work)
+        try:
+            await members.ask_leader(HOLD, [self._namespace.name, path])
+        except PolybusError:
+            work.close()
+            raise
+        try:
+            return await super().alone(path, work)
+        finally:
+            members.ask_leader(LET_GO, [self._namespace.name, path])
+
     @property
     def _leads(self) -> bool:
         members = self._bus.members
@@ -134,6 +154,19 @@ async def manage_for_another(bus: Bus, question: Any) -> None:
         await management.delete_rule(values[0], values[1], values[2])
     else:
         raise ArgumentError(f"There is no verb '{verb}' of management.")
+
+
+async def hold_for_another(bus: Bus, asked: Any) -> None:
+    """Nobody changes the entity until another member lets go of it; OperationConflict where somebody does."""
+    name, path = asked
+    management = bus.namespace(name).management
+    management.hold(path)
+    bus.loop.call_later(TRANSACTION_MS / 1000, management.let_go, path)
+
+
+async def let_go_for_another(bus: Bus, asked: Any) -> None:
+    name, path = asked
+    bus.namespace(name).management.let_go(path)
 
 
 def _rule(described: Any) -> RuleDescription:
