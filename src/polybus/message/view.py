@@ -12,6 +12,7 @@ from polybus.message.decimals import decimal_of
 from polybus.message.message import (
     CONTENT_TYPE,
     CORRELATION_ID,
+    CREATION_TIME,
     GROUP_ID,
     MESSAGE_ID,
     REPLY_TO,
@@ -42,6 +43,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TIME_MIN_MS: Final = -62_135_596_800_000
 """The first millisecond of the year 1, where the SDKs' clocks begin."""
 _INT64: Final = 1 << 63
+_USUAL_PRIORITY: Final = 4
+"""What a message has that says nothing (AMQP 1.0 §3.2.1)."""
 
 
 def instant(ms: int) -> datetime:
@@ -132,6 +135,18 @@ class View:
             return _STATES[marks.state]
         if name == "deadlettersource":
             return None if marks.overlay is None else marks.overlay.dead_letter_source
+        return self._of_jms(name)
+
+    def _of_jms(self, name: str) -> RuleValue:
+        """Header fields that only JMS's selectors ask for, in JMS's own terms (docs/protocol/rules.md#selectors)."""
+        message = self._message
+        if name == "jmspriority":
+            return message.priority if message.priority >= 0 else _USUAL_PRIORITY
+        if name == "jmsdeliverymode":
+            return "PERSISTENT" if message.durable else "NON_PERSISTENT"
+        if name == "jmstimestamp":
+            created = self._field(CREATION_TIME)
+            return int(created) if isinstance(created, int) else None
         return None
 
 

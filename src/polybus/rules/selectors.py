@@ -22,8 +22,12 @@ _FIELDS: Final[dict[str, str]] = {
     "JMSType": "sys.Label",
     "JMSXGroupID": "sys.SessionId",
     "JMSXDeliveryCount": "sys.DeliveryCount",
+    "JMSDeliveryMode": "sys.JMSDeliveryMode",
+    "JMSPriority": "sys.JMSPriority",
+    "JMSTimestamp": "sys.JMSTimestamp",
 }
-_UNKNOWN: Final = ("JMSDeliveryMode", "JMSPriority", "JMSTimestamp", "JMSDestination", "JMSReplyTo", "JMSExpiration")
+_UNKNOWN: Final = ("JMSDestination", "JMSReplyTo", "JMSExpiration")
+"""JMS itself lets no selector ask for these."""
 _BETWEEN: Final = "BETWEEN"
 _BEFORE: Final = ("AND", "OR", "NOT", ",")
 """What ends an operand, besides the parenthesis around it."""

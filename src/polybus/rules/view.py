@@ -46,8 +46,12 @@ SYSTEM_PROPERTIES: Final[dict[str, str]] = {
     "lockeduntilutc": "lockeduntilutc",
     "deadlettersource": "deadlettersource",
     "forcepersistence": "forcepersistence",
+    "jmsdeliverymode": "jmsdeliverymode",
+    "jmspriority": "jmspriority",
+    "jmstimestamp": "jmstimestamp",
 }
-"""Every name that may follow `sys.`, in lower case, with the canonical name that a view is asked for."""
+"""Every name that may follow `sys.`, in lower case, with the canonical name that a view is asked for. Those of JMS are
+what its selectors become."""
 
 SETTABLE_PROPERTIES: Final[dict[str, type]] = {
     "label": str,

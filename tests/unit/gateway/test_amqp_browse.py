@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from polybus.amqp.codec import encode
 from polybus.amqp.outcomes import ACCEPTED, Modified
 from polybus.amqp.terminus import Source, Target
-from polybus.amqp.types import Described, Symbol, ULong
+from polybus.amqp.types import Described, Symbol, Timestamp, UByte, ULong
 from tests.unit.gateway.amqp_kit import Client, SimBus, text
 
 SELECTOR = Symbol("apache.org:selector-filter:string")
@@ -50,6 +51,14 @@ def link(client: Client, name: str, credit: int, *, copy: bool = False, **option
     client.expect_attached()
     client.flow(handle, credit)
     return handle
+
+
+def sent(body: str, durable: bool, priority: int | None, created_ms: int) -> bytes:
+    """A message as a JMS provider writes it: its header, and when it was made."""
+    header = [durable, None if priority is None else UByte(priority)]
+    fields: list[object] = [None] * 9
+    properties = [*fields, Timestamp(created_ms)]
+    return b"\x00\x53\x70" + encode(header) + b"\x00\x53\x73" + encode(properties) + text(body)
 
 
 def active(sim: SimBus, name: str) -> int:
@@ -172,6 +181,27 @@ class TestSelectors:
         link(client, name, 10, selector="JMSType = 'even' AND NOT (JMSXDeliveryCount > 0)")
         assert bodies(client) == [b"2"]
 
+    @pytest.mark.parametrize(
+        ("selector", "wanted"),
+        [
+            ("JMSPriority > 4", [b"urgent"]),
+            ("JMSPriority = 4", [b"usual", b"bare"]),
+            ("JMSDeliveryMode = 'PERSISTENT'", [b"urgent"]),
+            ("JMSDeliveryMode <> 'PERSISTENT'", [b"usual", b"bare"]),
+            ("JMSTimestamp >= 2000", [b"usual"]),
+            ("JMSTimestamp BETWEEN 500 AND 1500", [b"urgent"]),
+            ("JMSTimestamp IS NULL", [b"bare"]),
+        ],
+    )
+    def test_priority_delivery_mode_and_timestamp(
+        self, client: Client, name: str, selector: str, wanted: list[bytes]
+    ) -> None:
+        sender = client.sender(name)
+        for raw in (sent("urgent", True, 9, 1_000), sent("usual", False, None, 2_000), text("bare")):
+            assert client.outcome(sender, raw).descriptor == 0x24
+        link(client, name, 10, selector=selector)
+        assert sorted(bodies(client)) == sorted(wanted)
+
     def test_browsing_with_a_selector(self, sim: SimBus, client: Client, name: str) -> None:
         numbered(client, name, *range(8))
         link(client, name, 10, copy=True, snd_settle_mode=1, selector="n IN (3, 5)")
@@ -189,7 +219,7 @@ class TestSelectors:
         client.attach(True, Source(name, {Symbol("unknown"): "x"}), Target("here"))
         assert client.expect_attached().fields[5].value[7] is None
 
-    @pytest.mark.parametrize("selector", ["n =", "JMSPriority > 3", "n BETWEEN 1", "n = 'x", 5])
+    @pytest.mark.parametrize("selector", ["n =", "JMSReplyTo = 'q'", "n BETWEEN 1", "n = 'x", 5])
     def test_one_that_cannot_be_read_is_refused(self, client: Client, name: str, selector: object) -> None:
         client.attach(True, Source(name, {SELECTOR: selector}), Target("here"))
         assert client.expect_refused()[0] == "com.microsoft:argument-error"

@@ -4,8 +4,10 @@ import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 
+import jakarta.jms.DeliveryMode;
 import jakarta.jms.JMSException;
 import jakarta.jms.MessageConsumer;
+import jakarta.jms.MessageProducer;
 import jakarta.jms.Queue;
 import jakarta.jms.Session;
 import jakarta.jms.TextMessage;
@@ -37,11 +39,29 @@ class SelectorsTest {
     }
 
     @Test
+    void priorityDeliveryModeAndTimestampCanBeAskedFor() throws Exception {
+        try (Jms jms = new Jms()) {
+            Session session = jms.session();
+            Queue queue = Jms.queue(session);
+            MessageProducer producer = session.createProducer(queue);
+            long before = System.currentTimeMillis();
+            producer.send(session.createTextMessage("urgent"), DeliveryMode.PERSISTENT, 9, 0);
+            producer.send(session.createTextMessage("usual"), DeliveryMode.NON_PERSISTENT, 4, 0);
+            MessageConsumer never = session.createConsumer(queue, "JMSTimestamp < " + before);
+            assertNull(never.receive(Jms.NOTHING));
+            MessageConsumer weak = session.createConsumer(queue, "JMSDeliveryMode = 'NON_PERSISTENT'");
+            assertEquals("usual", Jms.text(weak.receive(Jms.WAIT)));
+            MessageConsumer urgent = session.createConsumer(queue, "JMSPriority > 4 AND JMSTimestamp >= " + before);
+            assertEquals("urgent", Jms.text(urgent.receive(Jms.WAIT)));
+        }
+    }
+
+    @Test
     void oneThatCannotBeReadIsRefused() throws Exception {
         try (Jms jms = new Jms()) {
             Session session = jms.session();
             Queue queue = Jms.queue(session);
-            assertThrows(JMSException.class, () -> session.createConsumer(queue, "JMSPriority > 3"));
+            assertThrows(JMSException.class, () -> session.createConsumer(queue, "JMSReplyTo = 'x'"));
         }
     }
 }
