@@ -21,11 +21,11 @@ def test_mechanisms_are_offered_as_an_array_in_the_services_order() -> None:
     assert header == SASL_HEADER
     assert isinstance(offered, Frame)
     assert (offered.kind, offered.channel, offered.name) == (SASL_FRAME, 0, "sasl-mechanisms")
-    assert offered.fields == [symbol_array(["MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL"])]
+    assert offered.fields == [symbol_array(["MSSBCBS", "PLAIN", "ANONYMOUS"])]
     assert encode(offered.fields[0])[3] == 0xB3
 
 
-@pytest.mark.parametrize("mechanism", ["MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL"])
+@pytest.mark.parametrize("mechanism", ["MSSBCBS", "PLAIN", "ANONYMOUS"])
 def test_every_login_is_the_callers_decision(mechanism) -> None:
     peer = Peer()
     peer.feed(SASL_HEADER)

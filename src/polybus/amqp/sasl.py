@@ -17,8 +17,9 @@ SASL_CHALLENGE: Final = 0x42
 SASL_RESPONSE: Final = 0x43
 SASL_OUTCOME: Final = 0x44
 
-MECHANISMS: Final = ["MSSBCBS", "PLAIN", "ANONYMOUS", "EXTERNAL"]
-"""What the cloud service offers, in its order: .NET looks for the first, JS takes the first that it knows."""
+MECHANISMS: Final = ["MSSBCBS", "PLAIN", "ANONYMOUS"]
+"""What the cloud service offers, in its order: .NET looks for the first, JS takes the first that it knows.
+Without EXTERNAL, which is refused here: Proton takes it before all others where it is offered, whatever password it has."""
 
 OK: Final = 0
 AUTH: Final = 1

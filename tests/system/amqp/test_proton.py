@@ -13,6 +13,7 @@ import pytest
 from proton import Message
 from proton.handlers import MessagingHandler, TransactionHandler
 from proton.reactor import Container, Copy, DynamicNodeProperties, Selector
+from proton.utils import BlockingConnection
 
 from polybus import Server
 
@@ -45,7 +46,7 @@ class Program(MessagingHandler):
         return self
 
     def on_start(self, event: Any) -> None:
-        self.connection = event.container.connect(self.url, reconnect=False, allowed_mechs="PLAIN")
+        self.connection = event.container.connect(self.url, reconnect=False)
         self.watchdog = event.container.schedule(TIMEOUT, self)
         self.begin(event)
 
@@ -130,6 +131,16 @@ def test_sending_and_receiving(url: str, name: str) -> None:
     Send(url, name, numbered(20)).run()
     assert received(url, name) == [str(number) for number in range(20)]
     assert received(url, name) == []
+
+
+def test_a_name_and_a_password_are_enough(url: str, name: str) -> None:
+    """The blocking client of Proton's examples, which is told nothing of mechanisms."""
+    connection = BlockingConnection(url, timeout=TIMEOUT)
+    connection.create_sender(name).send(Message(body="hello"))
+    receiver = connection.create_receiver(name, credit=1)
+    assert receiver.receive(timeout=TIMEOUT).body == "hello"
+    receiver.accept()
+    connection.close()
 
 
 def test_looking_at_a_queue_removes_nothing(url: str, name: str) -> None:

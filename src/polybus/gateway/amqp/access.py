@@ -5,8 +5,8 @@ on a path are those of every live token whose audience lies on the way to it. Ti
 the connection's own. docs/protocol/sas.md#tokens, docs/protocol/sas.md#token-lifetime.
 
 Who comes in by password has the rights of its rule; whoever comes without one shows tokens later. A password is checked
-like a token's key, and a wrong name costs what a wrong password costs. Certificates are offered as the cloud service
-offers them, and refused, since there is nothing to check them against. docs/protocol/amqp.md#sasl.
+like a token's key, and a wrong name costs what a wrong password costs. Certificates are
+refused, since there is nothing to check them against. docs/protocol/amqp.md#sasl.
 """
 
 from __future__ import annotations
