@@ -66,20 +66,27 @@ def play(folder: Path, kills: int, stops: int, seed: int) -> tuple[Verdict, Coun
         run.wait_for(run.acknowledged + SENDS_BETWEEN[0])
         run.stopping.set()
         _join(senders)
-        for place in (*PLACES, "first"):
-            cluster.wait_serving(place, "a", "b", "c")  # what is away is not counted
+        try:
+            for place in (*PLACES, "first"):
+                cluster.wait_serving(place, "a", "b", "c")  # what is away is not counted
+        except AssertionError:
+            _show(cluster)
+            raise
         final = _drained(run)
         run.ended.set()
         _join(receivers)
         if run.crashes:
             raise RuntimeError("; ".join(run.crashes))
         clients = (*senders, *receivers)
-        for name, node in cluster.nodes.items():
-            for line in node.output:
-                if "ERROR" in line or line.startswith(("Traceback", "  File", "polybus.", "AssertionError")):
-                    print(f"{name}: {line}", end="", file=sys.stderr)
         verdict = verify([reaper.history, *(client.recorder.history for client in clients)], final, slack_ms=SLACK_MS)
         return verdict, Counter(verdict.report) + Counter({"kills": kills, "stops": stops})
+
+
+def _show(cluster: Cluster) -> None:
+    """What the nodes said, for whoever looks for the fault."""
+    print(f"owners: {cluster.owners()}", file=sys.stderr)
+    for name, node in cluster.nodes.items():
+        print(f"--- {name}\n{''.join(node.output)[-8000:]}", file=sys.stderr)
 
 
 def _harm(cluster: Cluster, harm: str, rng: random.Random) -> None:
