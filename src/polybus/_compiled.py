@@ -44,6 +44,8 @@ FILES = (
     "namespace/delivery/session_source.py",
     "namespace/delivery/source.py",
     "hosting/store_host.py",
+    "store/journal.py",
+    "store/layers.py",
 )
 NOT_COMPILED = ("__init__.py", "transport.py")
 """The transport subclasses asyncio's own Protocol, which only the interpreter can."""

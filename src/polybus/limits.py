@@ -232,10 +232,34 @@ ROCKS_WRITE_BUFFERS_BYTES = 64 * 1024 * 1024
 """The write buffers' share of that: what a start has to replay from the logs, a second of work at most."""
 ROCKS_WRITE_BUFFER_BYTES = 16 * 1024 * 1024
 """One write buffer of one store: four busy stores fill the shared budget with one each."""
+ROCKS_WAL_BYTES = 64 * 1024 * 1024
+"""RocksDB's own logs of one store, which a start has to replay."""
 ROCKS_RELIEF_BYTES = 2 * 1024 * 1024
 """A store looks after the shared budget each time it has written this much."""
 ROCKS_WRITE_BUFFERS = 3
 """Buffers of one store that may be full, or being flushed, before its commits wait."""
+JOURNAL_SEGMENT_BYTES = 16 * 1024 * 1024
+"""One file of a store's journal, and the memory that its rows may take: with 50,000 messages of 1 KiB a second a third of
+a second's work, so that what is settled within that time never reaches RocksDB."""
+JOURNAL_SEGMENTS = 4
+"""Files of one journal: one that is written, one that is left alone until its messages are settled, two on their way into
+RocksDB. When all are used commits wait. A start has this much to replay."""
+JOURNAL_KEPT = 1
+"""Full segments that stay in memory; with more, the oldest goes into RocksDB."""
+JOURNALS_BYTES = 96 * 1024 * 1024
+"""Memory for the journals of all stores of the process; past that the greatest goes into RocksDB at once."""
+JOURNAL_RANGES = 64
+"""Deleted ranges in one segment: each read looks at all of them."""
+JOURNAL_STEP_ROWS = 256
+JOURNAL_STEP_BYTES = 256 * 1024
+"""What goes into RocksDB at once, for it holds Python's lock meanwhile: about half a millisecond."""
+JOURNAL_PAUSE_SECONDS = 0.0005
+"""Between two such steps: others need the lock more urgently."""
+JOURNAL_DOUBTS = 512
+"""Deletions of a segment for which RocksDB is asked whether it has the row at all. Where it has most of them, a backlog is
+being drained, and the rest is deleted unasked."""
+JOURNAL_LOOK_BYTES = 1024 * 1024
+"""What is committed between two looks at the disk's free space, as long as there is plenty."""
 ROCKS_OPEN_FILES = 256
 """Table files held open by one store; sixteen stores stay below the usual 4,096 descriptors, half used."""
 ROCKS_LOG_BYTES = 1024 * 1024

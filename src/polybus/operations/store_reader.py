@@ -11,7 +11,6 @@ import os
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,9 +18,13 @@ from polybus.errors import ConfigError, StoreCorrupt, StoreError, StoreFenced
 from polybus.limits import CHECK_CACHE_BYTES, STORE_COPY_BYTES, STORE_COPY_ROWS
 from polybus.rows import Row
 from polybus.store.base import Store
-from polybus.store.format import FORMAT_NAME, StoreFormat
+from polybus.store.format import StoreFormat
+from polybus.store.journal import Mark, replay, segment_paths
+from polybus.store.layers import Layer, changes_in, look_up, ranges_of
 from polybus.store.logcheck import check_logs
+from polybus.store.rocks_database import MARK_KEY, RECORD_KEY, read_own
 from polybus.store.rocks_options import Budget, families, rocks_options
+from polybus.store.rocks_scan import SteppedRows, merged
 
 DATABASE: Final = "db"
 LOCK: Final = "lock"
@@ -91,6 +94,7 @@ class RocksReader(StoreReader):
         self.url = f"rocksdb:{folder}"
         self._database = folder / DATABASE
         self._db: Any = None
+        self._layer = Layer()
         self._lock = -1
         if not self._database.is_dir():
             raise StoreError(f"{folder}: there is no messaging store")
@@ -127,41 +131,47 @@ class RocksReader(StoreReader):
         options = rocks_options(budget, create=False)
         try:
             self._db = Rdict(self._links.name, options, families(options), access_type=AccessType.read_only())
-            family = self._db.get_column_family(FORMAT_NAME)
-            record = family.get(b"format")
-            family.close()
         except Exception as error:
             raise self._translated(error) from error
+        record = read_own(self._db, RECORD_KEY, self._translated)
         if record is None:
             raise StoreCorrupt(f"{self.url}: its format record is missing")
         found = StoreFormat.decode(record, self.url)
         found.check(self.url)
+        self._replay()
         return found
 
-    def page(self, start: bytes, end: bytes) -> list[Row]:
-        return list(islice(self.rows(start, end), STORE_COPY_ROWS))
+    def _replay(self) -> None:
+        """What a bus that was killed left in its journal."""
+        mark = read_own(self._db, MARK_KEY, self._translated)
+        if mark is not None:
+            replay(self._database, Mark.decode(mark, self.url), self._layer)
+        elif segment_paths(self._database):
+            raise StoreCorrupt(f"{self.url}: its journal's mark is missing")
 
-    def rows(self, start: bytes, end: bytes) -> Iterator[Row]:
+    def page(self, start: bytes, end: bytes) -> list[Row]:
         from rocksdict import ReadOptions
 
         bounds = ReadOptions()
-        # RocksDB keeps a bare pointer to the bound; `end` lives as long as this generator does.
+        # RocksDB keeps a bare pointer to the bound; `end` lives as long as this call does.
         bounds.set_iterate_upper_bound(end)
         iterator = self._db.iter(bounds)
-        valid, key, value, step = iterator.valid, iterator.key, iterator.value, iterator.next
+        layers = [self._layer]
+        changes = changes_in(layers, start, end, STORE_COPY_ROWS, STORE_COPY_BYTES)
         try:
-            iterator.seek(start)
-            while valid():
-                yield key(), value()
-                step()
-            # An iterator ends the same way at the end of its range and at a damaged block.
-            iterator.status()
+            below = SteppedRows(iterator, start, ranges_of(layers))
+            return merged(below, changes, STORE_COPY_ROWS, STORE_COPY_BYTES)[0]
         except Exception as error:
             raise self._translated(error) from error
 
     def get(self, keys: Sequence[bytes]) -> list[bytes | None]:
+        found = [look_up([self._layer], key) for key in keys]
+        below = self._get_below([key for key, (known, _) in zip(keys, found, strict=True) if not known])
+        return [value if known else below.pop(0) for known, value in found]
+
+    def _get_below(self, keys: list[bytes]) -> list[bytes | None]:
         try:
-            values: list[bytes | None] = self._db.get(list(keys))
+            values: list[bytes | None] = self._db.get(keys)
         except Exception as error:
             raise self._translated(error) from error
         return values

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from polybus.errors import StoreCorrupt, StoreVersionMismatch
 
 FORMAT_MAJOR = 1
-FORMAT_MINOR = 0
+FORMAT_MINOR = 1
 FORMAT_NAME = "polybus.store"
 
 _RECORD = struct.Struct(">16sHHQ")

@@ -29,11 +29,15 @@ _BLOOM_BITS = 10
 
 
 class Buffered(Protocol):
-    """What holds write buffers of the budget and can be asked to flush them."""
+    """What holds write buffers of the budget, and a journal in memory, and can be asked to write them out."""
 
     def buffered_bytes(self) -> int: ...
 
     def flush_soon(self) -> None: ...
+
+    def journaled_bytes(self) -> int: ...
+
+    def retire_soon(self) -> None: ...
 
 
 class Budget:
@@ -61,6 +65,8 @@ class Budget:
     def relieve(self) -> None:
         if self.write_buffers.get_usage() > self._relief_bytes:
             max(list(self._holders), key=lambda holder: holder.buffered_bytes()).flush_soon()
+        if sum(holder.journaled_bytes() for holder in list(self._holders)) > limits.JOURNALS_BYTES:
+            max(list(self._holders), key=lambda holder: holder.journaled_bytes()).retire_soon()
 
 
 @cache
@@ -103,6 +109,8 @@ def _set_durability(options: Any) -> None:
     options.set_paranoid_checks(True)
     # `logcheck` takes records of recycled logs for damage.
     options.set_recycle_log_file_num(0)
+    # The journal's mark is in a family of its own, which is never full: without this a log is kept for its sake.
+    options.set_max_total_wal_size(limits.ROCKS_WAL_BYTES)
 
 
 def _set_memory(options: Any, budget: Budget) -> None:

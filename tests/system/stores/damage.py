@@ -1,4 +1,4 @@
-"""A RocksDB store whose rows are all still in its log, and copies of it with that log cut or damaged."""
+"""A store whose rows are all still in RocksDB's log, or all in its journal; copies of it with that cut or damaged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import sys
 from pathlib import Path
 
 from polybus.store.base import Batch
+from polybus.store.journal import PAGE, segment_paths
 from polybus.store.rocks import RocksStore
+from polybus.store.rocks_database import RocksDatabase
+from polybus.store.rocks_options import shared_budget
 
 BATCHES = 30
 ROWS = 3
@@ -19,16 +22,23 @@ def batch_key(number: int) -> bytes:
     return number.to_bytes(4, "big")
 
 
-class LoggedStore:
-    """The store of a process that died after its last commit: nothing was flushed to a table."""
+class DeadStore:
+    """The store of a process that died after its last commit, with everything in one file."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, how: str) -> None:
         self.path = folder / "store"
         # A process of its own, not a fork: RocksDB's threads do not come along into a fork.
-        subprocess.run([sys.executable, __file__, str(self.path)], check=True)
-        (self._log_path,) = [each for each in (self.path / "db").glob("*.log") if each.stat().st_size > 1_000]
+        subprocess.run([sys.executable, __file__, str(self.path), how], check=True)
+        self._log_path = self._find()
         self.log = self._log_path.read_bytes()
-        self.records = _records(self.log)
+        self.records = self._records()
+        """Where each begins."""
+
+    def _find(self) -> Path:
+        raise NotImplementedError
+
+    def _records(self) -> list[int]:
+        raise NotImplementedError
 
     def copy(
         self, target: Path, *, cut: int | None = None, zeros: int = 0, flip: tuple[int, int] | None = None
@@ -50,6 +60,41 @@ class LoggedStore:
         return sum(end <= cut for end in ends)
 
 
+class LoggedStore(DeadStore):
+    """What RocksDB holds, in its log: nothing was flushed to a table."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "log")
+
+    def _find(self) -> Path:
+        (found,) = [each for each in (self.path / "db").glob("*.log") if each.stat().st_size > 1_000]
+        return found
+
+    def _records(self) -> list[int]:
+        starts, at = [], 0
+        while at < len(self.log):
+            starts.append(at)
+            at += 7 + int.from_bytes(self.log[at + 4 : at + 6], "little")
+        return starts
+
+
+class JournaledStore(DeadStore):
+    """Every batch is a record in the first segment of the journal."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, "journal")
+
+    def _find(self) -> Path:
+        (found,) = segment_paths(self.path / "db")
+        return found
+
+    def _records(self) -> list[int]:
+        return [at * PAGE for at in range(BATCHES)]
+
+    def batches_before(self, cut: int) -> int:
+        return min(cut // PAGE, BATCHES)
+
+
 def held_batches(path: Path) -> int:
     """How many batches, counted from the first, the store holds; it may hold no others and none in part."""
     store = RocksStore(path)
@@ -67,23 +112,26 @@ def held_batches(path: Path) -> int:
     return count
 
 
-def write_and_die(path: Path) -> None:
+def batch_of(number: int) -> Batch:
+    batch = Batch()
+    for row in range(ROWS):
+        batch.put(batch_key(number) + bytes([row]), bytes([number, row]) * 20)
+    return batch
+
+
+def write_and_die(path: Path, how: str) -> None:
     store = RocksStore(path)
-    for number in range(BATCHES):
-        batch = Batch()
-        for row in range(ROWS):
-            batch.put(batch_key(number) + bytes([row]), bytes([number, row]) * 20)
-        store.commit(batch)
+    if how == "journal":
+        for number in range(BATCHES):
+            store.commit(batch_of(number))
+    else:
+        store.close()
+        database = RocksDatabase(path / "db", "a store", shared_budget())
+        for number in range(BATCHES):
+            database.write([], list(batch_of(number).ops))
+            database.sync()
     os._exit(0)
 
 
-def _records(log: bytes) -> list[int]:
-    starts, at = [], 0
-    while at < len(log):
-        starts.append(at)
-        at += 7 + int.from_bytes(log[at + 4 : at + 6], "little")
-    return starts
-
-
 if __name__ == "__main__":
-    write_and_die(Path(sys.argv[1]))
+    write_and_die(Path(sys.argv[1]), sys.argv[2])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,36 +20,32 @@ from polybus.store.rocks import RocksStore
 DEADLINE_SECONDS = 30.0
 
 
-class Watched:
-    """A database whose calls can be looked into; everything else is the real one's."""
+class Disk:
+    """Under the journal: what it does to a write can be told."""
 
-    def __init__(self, db: Any) -> None:
-        self._db = db
-        self.sync: Callable[[], None] = self.real_sync
-        self.after_get: Callable[[], None] = lambda: None
+    def __init__(self) -> None:
+        self.write: Callable[[int, memoryview, int], int] = os.pwrite
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._db, name)
-
-    def real_sync(self) -> None:
-        self._db.flush_wal(True)
-
-    def flush_wal(self, sync: bool) -> None:
-        assert sync
-        self.sync()
-
-    def get(self, keys: list[bytes]) -> Any:
-        values = self._db.get(keys)
-        self.after_get()
-        return values
+    def __call__(self, descriptor: int, data: memoryview, at: int) -> int:
+        return self.write(descriptor, data, at)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[RocksStore]:
-    opened = RocksStore(tmp_path / "store")
-    opened._db = Watched(opened._db)
+def disk() -> Disk:
+    return Disk()
+
+
+@pytest.fixture
+def store(tmp_path: Path, disk: Disk) -> Iterator[RocksStore]:
+    opened = RocksStore(tmp_path / "store", write=disk)
     yield opened
     opened.close()
+
+
+def waits_for_the_sync(store: RocksStore, reader: threading.Thread) -> bool:
+    """Whether a reader that has begun is still not through."""
+    reader.join(0.2)
+    return reader.is_alive()
 
 
 def one_row(key: bytes, value: bytes) -> Batch:
@@ -67,7 +64,7 @@ def unforced_switches() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("unforced_switches")
-def test_others_run_while_a_commit_syncs(store: RocksStore) -> None:
+def test_others_run_while_a_commit_syncs(store: RocksStore, disk: Disk) -> None:
     turns = 0
     ended = False
 
@@ -79,13 +76,14 @@ def test_others_run_while_a_commit_syncs(store: RocksStore) -> None:
 
     moved = False
 
-    def sync() -> None:
+    def write(descriptor: int, data: memoryview, at: int) -> int:
         nonlocal moved
         before = turns
-        store._db.real_sync()
+        written = os.pwrite(descriptor, data, at)
         moved = moved or turns > before
+        return written
 
-    store._db.sync = sync
+    disk.write = write
     other = threading.Thread(target=take_turns)
     other.start()
     try:
@@ -98,35 +96,35 @@ def test_others_run_while_a_commit_syncs(store: RocksStore) -> None:
     assert moved
 
 
-def test_nothing_is_read_before_it_is_synced(store: RocksStore) -> None:
+def test_nothing_is_read_before_it_is_synced(store: RocksStore, disk: Disk) -> None:
     heard: list[object] = []
-    written, read = threading.Event(), threading.Event()
+    readers = [
+        threading.Thread(target=lambda: heard.append(store.get([b"key"]))),
+        threading.Thread(target=lambda: heard.append(store.scan(b"k", b"l", 10))),
+    ]
 
-    def read_it() -> None:
-        written.wait(DEADLINE_SECONDS)
-        heard.append(store.get([b"key"]))
-        heard.append(store.scan(b"k", b"l", 10))
-
-    def sync() -> None:
-        written.set()
-        assert read.wait(DEADLINE_SECONDS)
-        reader.join(0.2)  # it would be through by then, if it did not wait
-        store._db.real_sync()
+    def write(descriptor: int, data: memoryview, at: int) -> int:
+        for reader in readers:
+            reader.start()
+        assert all(waits_for_the_sync(store, reader) for reader in readers)
+        written = os.pwrite(descriptor, data, at)
         heard.append("synced")
+        return written
 
-    store._db.sync, store._db.after_get = sync, read.set
-    reader = threading.Thread(target=read_it)
-    reader.start()
+    disk.write = write
     store.commit(one_row(b"key", b"value"))
-    reader.join(DEADLINE_SECONDS)
-    assert heard == ["synced", [b"value"], [(b"key", b"value")]]
+    for reader in readers:
+        reader.join(DEADLINE_SECONDS)
+    assert heard[0] == "synced"
+    assert [b"value"] in heard
+    assert [(b"key", b"value")] in heard
 
 
-def test_nothing_is_read_of_a_commit_whose_sync_failed(store: RocksStore) -> None:
-    def sync() -> None:
+def test_nothing_is_read_of_a_commit_whose_sync_failed(store: RocksStore, disk: Disk) -> None:
+    def write(descriptor: int, data: memoryview, at: int) -> int:
         raise OSError("the disk is gone")
 
-    store._db.sync = sync
+    disk.write = write
     with pytest.raises(StoreError, match="the disk is gone"):
         store.commit(one_row(b"key", b"value"))
     with pytest.raises(StoreFenced):
@@ -137,16 +135,24 @@ def test_nothing_is_read_of_a_commit_whose_sync_failed(store: RocksStore) -> Non
         store.commit(one_row(b"key", b"value"))
 
 
+def test_a_write_in_pieces_is_one_commit(store: RocksStore, disk: Disk, tmp_path: Path) -> None:
+    disk.write = lambda descriptor, data, at: os.pwrite(descriptor, data[:1000], at)
+    store.commit(one_row(b"key", b"value" * 2_000))
+    disk.write = lambda descriptor, data, at: 0
+    with pytest.raises(StoreError, match="nothing was written"):
+        store.commit(one_row(b"other", b"value"))
+    store.close()
+    with closing(RocksStore(tmp_path / "store")) as again:
+        assert again.get([b"key", b"other"]) == [b"value" * 2_000, None]
+
+
 def test_a_commit_in_two_halves_is_read_only_after_the_second(store: RocksStore) -> None:
     heard: list[object] = []
-    read = threading.Event()
-    store._db.after_get = read.set
     reader = threading.Thread(target=lambda: heard.append(store.get([b"key"])))
     batch = one_row(b"key", b"value")
     assert store.begin(batch)
     reader.start()
-    assert read.wait(DEADLINE_SECONDS)
-    reader.join(0.2)
+    assert waits_for_the_sync(store, reader)
     assert heard == []
     store.finish(batch)
     reader.join(DEADLINE_SECONDS)
@@ -154,7 +160,7 @@ def test_a_commit_in_two_halves_is_read_only_after_the_second(store: RocksStore)
 
 
 def test_a_commit_begins_only_where_it_need_not_wait(tmp_path: Path) -> None:
-    free = 1 << 30
+    free = plenty = 2 * limits.ROCKS_FLOOR_BYTES
     store = RocksStore(tmp_path / "store", free_space=lambda path: free)
     batch = one_row(b"key", b"value")
     assert store.begin(batch)
@@ -164,7 +170,7 @@ def test_a_commit_begins_only_where_it_need_not_wait(tmp_path: Path) -> None:
     assert not store.begin(batch)
     with pytest.raises(StoreFull):
         store.commit(batch)
-    free = 1 << 30
+    free = plenty
     assert not store.begin(batch)  # nobody has looked since
     store.commit(batch)
     assert store.begin(batch)
@@ -185,19 +191,6 @@ def test_a_store_is_closed_after_the_second_half(tmp_path: Path) -> None:
     again = RocksStore(tmp_path / "store")
     assert again.get([b"key"]) == [b"value"]
     again.close()
-
-
-def test_a_first_half_that_fails_fences_the_store(store: RocksStore) -> None:
-    def write(writes: object, options: object) -> None:
-        raise OSError("the log cannot be written")
-
-    store._db.write = write
-    with pytest.raises(StoreError, match="the log cannot be written"):
-        store.begin(one_row(b"key", b"value"))
-    with pytest.raises(StoreFenced):
-        store.begin(one_row(b"key", b"value"))
-    with pytest.raises(StoreFenced):
-        store.get([b"key"])
 
 
 def test_a_commit_waits_for_rocksdb_without_holding_anybody_up(

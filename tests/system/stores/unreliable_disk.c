@@ -1,6 +1,8 @@
 /* A disk as a process sees it, when loaded before the C library.
    It hangs: syncs of files below $HANGING_BELOW wait as long as the file $HANGING_WHILE exists.
-   It forgets: each sync notes the file's inode and size in $SYNCED, so that what came later can be taken away. */
+   It forgets: each sync notes the file's inode and size in $SYNCED, so that what came later can be taken away.
+   Files that are open for synced writes have their size beforehand: such a write is noted before it is made, with its
+   place, and again when it is safe. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -39,6 +41,28 @@ static int synced(int fd, const char *name) {
     int result = ((int (*)(int))dlsym(RTLD_NEXT, name))(fd);
     if (result == 0) note(&before);
     return result;
+}
+
+static void note_write(int fd, char what, off_t at, size_t count) {
+    const char *file = getenv("SYNCED");
+    struct stat found;
+    char line[96];
+    if (!file) return;
+    if (fstat(fd, &found) != 0) abort();
+    int length = snprintf(line, sizeof line, "%c %lu %ld %lu\n", what, (unsigned long)found.st_ino, (long)at,
+                          (unsigned long)count);
+    int out = open(file, O_WRONLY | O_CREAT | O_APPEND, 0600);
+    if (out < 0 || write(out, line, length) != length) abort();
+    close(out);
+}
+
+ssize_t pwrite64(int fd, const void *data, size_t count, off_t at) {
+    int is_synced = fcntl(fd, F_GETFL) & O_DSYNC;
+    if (is_synced) note_write(fd, 'w', at, count);
+    if (is_synced) hang(fd);
+    ssize_t written = ((ssize_t(*)(int, const void *, size_t, off_t))dlsym(RTLD_NEXT, "pwrite64"))(fd, data, count, at);
+    if (is_synced && written == (ssize_t)count) note_write(fd, 's', at, count);
+    return written;
 }
 
 int fdatasync(int fd) { return synced(fd, "fdatasync"); }

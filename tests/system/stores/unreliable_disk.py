@@ -15,6 +15,9 @@ needs_compiler = pytest.mark.skipif(
 )
 
 
+_PAGE = 4_096
+
+
 class UnreliableDisk:
     def __init__(self, folder: Path) -> None:
         assert _COMPILER is not None
@@ -36,13 +39,29 @@ class UnreliableDisk:
         self._synced.write_text("".join(f"{inode} {size}\n" for inode, size in sizes))
 
     def lose_unsynced(self, folder: Path) -> None:
-        """The power failed: every file of the folder ends where it was last synced."""
+        """The power failed: every file of the folder ends where it was last synced, and of a synced write that was under
+        way every other page is missing."""
         sizes = {}
+        torn: dict[int, tuple[int, int]] = {}
         for line in self._synced.read_text().splitlines():
-            inode, size = line.split()
-            sizes[int(inode)] = int(size)
+            words = line.split()
+            if words[0] == "w":
+                torn[int(words[1])] = int(words[2]), int(words[3])
+            elif words[0] == "s":
+                torn.pop(int(words[1]), None)
+            else:
+                sizes[int(words[0])] = int(words[1])
         for file in folder.rglob("*"):
+            if file.stat().st_ino in torn:
+                _tear(file, *torn[file.stat().st_ino])
             if file.suffix in (".log", ".sst"):
                 found = file.stat()
                 with file.open("r+b") as opened:
                     opened.truncate(min(sizes.get(found.st_ino, 0), found.st_size))
+
+
+def _tear(file: Path, at: int, size: int) -> None:
+    with file.open("r+b") as opened:
+        for page in range(at + _PAGE, at + size, 2 * _PAGE):
+            opened.seek(page)
+            opened.write(bytes(_PAGE))
