@@ -47,7 +47,9 @@ class Bus:
         sender = self.client.get_topic_sender(to) if topic else self.client.get_queue_sender(to)
         with sender:
             for message in messages:
-                sender.send_messages(message if isinstance(message, ServiceBusMessage) else ServiceBusMessage(message))
+                sender.send_messages(
+                    message if isinstance(message, ServiceBusMessage) else ServiceBusMessage(message)
+                )
 
     def take(self, queue: str, most: int = 10, **options: Any) -> list[ServiceBusReceivedMessage]:
         """Receives and removes what is there now."""
@@ -89,7 +91,9 @@ class Hand:
 
     def _watch(self, request: Any) -> None:
         """No address ever has a secret in it, and nobody but the bus is asked for anything."""
-        if not request.url.startswith((self.bus.url, "blob:")) or re.search(r"SAS_KEY_VALUE|sig=|sig%3D", request.url):
+        if not request.url.startswith((self.bus.url, "blob:")) or re.search(
+            r"SAS_KEY_VALUE|sig=|sig%3D", request.url
+        ):
             self.complaints.append(f"asked {request.url}")
 
     def open(self, address: str = "") -> None:

@@ -98,7 +98,11 @@ def test_a_queue_is_changed_and_what_cannot_change_is_shown_as_such(hand: Hand, 
     hand.sees_note("Saved changing")
     assert hand.clicks == 2
     changed = bus.administration.get_queue("changing")
-    assert (changed.max_delivery_count, changed.enable_partitioning, changed.max_size_in_megabytes) == (3, True, 32768)
+    assert (changed.max_delivery_count, changed.enable_partitioning, changed.max_size_in_megabytes) == (
+        3,
+        True,
+        32768,
+    )
 
 
 def test_a_queue_is_deleted_after_its_name_was_typed(hand: Hand, bus: Bus) -> None:

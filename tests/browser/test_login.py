@@ -101,7 +101,9 @@ def test_the_key_of_one_queue_opens_that_one(stranger: Hand, bus: Bus) -> None:
 def test_a_session_that_has_ended_asks_again(stranger: Hand) -> None:
     stranger.log_in()
     # Whoever's key was changed meanwhile: the token that this tab holds opens nothing any more.
-    spoil = "sessionStorage.setItem('polybus.login', sessionStorage.getItem('polybus.login').replace('&se=', '&se=1'))"
+    spoil = (
+        "sessionStorage.setItem('polybus.login', sessionStorage.getItem('polybus.login').replace('&se=', '&se=1'))"
+    )
     stranger.page.evaluate(spoil)
     stranger.page.reload()
     expect(stranger.page.get_by_role("button", name="Log in")).to_be_visible()

@@ -14,7 +14,7 @@ from playwright.sync_api import expect
 
 from tests.browser.kit import Bus, Hand
 
-HOSTILE = "<img src=x onerror=\"window.broken=1\"><script>window.broken=1</script>{{7*7}}${7*7}"
+HOSTILE = '<img src=x onerror="window.broken=1"><script>window.broken=1</script>{{7*7}}${7*7}'
 
 
 def orders(number: int, start: int = 0) -> list[ServiceBusMessage]:
@@ -400,7 +400,9 @@ def test_cursors_show_their_lag_and_are_deleted(hand: Hand, bus: Bus) -> None:
 
     bus.queue("read", enable_partitioning=True)
     bus.send("read", orders(7))
-    headers = {"Authorization": make_token(bus.url, "RootManageSharedAccessKey", "SAS_KEY_VALUE", int(time.time()) + 60)}
+    headers = {
+        "Authorization": make_token(bus.url, "RootManageSharedAccessKey", "SAS_KEY_VALUE", int(time.time()) + 60)
+    }
     made = httpx.put(f"{bus.url}$polybus/entities/read/cursors/lake", headers=headers, json={"start": "earliest"})
     assert made.status_code == 201
     hand.open("#/pipelines")

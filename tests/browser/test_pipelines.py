@@ -37,7 +37,18 @@ def test_what_runs_its_lag_its_runs_and_its_report(hand: Hand, bus: Bus) -> None
              "error": "the disk was full"}]  # fmt: skip
     hand.go("Pipelines")
     hand.sees("No runner tells of a pipeline")
-    tell(bus, "lake", state="running", kind="capture", what="flow to /lake", lag=1234, batch=7, rows=50, ms=800, restarts=1)
+    tell(
+        bus,
+        "lake",
+        state="running",
+        kind="capture",
+        what="flow to /lake",
+        lag=1234,
+        batch=7,
+        rows=50,
+        ms=800,
+        restarts=1,
+    )
     tell(bus, "hot", state="waiting", kind="skew", what="flow to /reports", restarts=0, runs=runs, report=report())
     row = hand.page.get_by_role("row", name="lake")
     expect(row).to_contain_text("running")

@@ -16,7 +16,18 @@ from tests.package.conftest import Installation, run
 PIP = (sys.executable, "-m", "pip")
 OFFLINE = ("--no-deps", "--no-build-isolation", "--no-index")
 NO_COMPILER = "/there/is/no/compiler"
-SERVER_PACKAGES = ("rocksdict", "starlette", "uvicorn", "h11", "wsproto", "cryptography", "typer", "rich", "azure", "httpx")
+SERVER_PACKAGES = (
+    "rocksdict",
+    "starlette",
+    "uvicorn",
+    "h11",
+    "wsproto",
+    "cryptography",
+    "typer",
+    "rich",
+    "azure",
+    "httpx",
+)
 AS_AN_EXECUTOR = f"""
 import importlib, pkgutil, sys
 
@@ -79,7 +90,9 @@ def test_a_pure_wheel_serves_and_knows_nothing_of_the_checkout(
     assert "1 passed" in ran.stdout
 
 
-def test_the_source_distribution_builds_and_serves(checkout: Path, installation: Installation, tmp_path: Path) -> None:
+def test_the_source_distribution_builds_and_serves(
+    checkout: Path, installation: Installation, tmp_path: Path
+) -> None:
     run([sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", tmp_path, checkout])
     (source,) = tmp_path.glob("*.tar.gz")
     installation.pip(source, POLYBUS_BUILD="plain")

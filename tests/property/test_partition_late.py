@@ -229,7 +229,9 @@ class Late(RuleBasedStateMachine):
         elif name == "accept-next":
             self._begin(name, session_verbs.accept_next(broker, log, now, "me"))
         elif name == "accept":
-            self._begin("accept-next", session_verbs.accept(broker, log, data.draw(st.sampled_from(["a", "b"])), now, "me"))
+            self._begin(
+                "accept-next", session_verbs.accept(broker, log, data.draw(st.sampled_from(["a", "b"])), now, "me")
+            )
         elif name == "session-page" and session is not None and session.wants_page():
             self._begin(name, session_verbs.load_page(broker, log, session))
         elif name == "session-deferred" and session is not None:

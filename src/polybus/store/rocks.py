@@ -381,8 +381,12 @@ class RocksStore(Store):
         return layers[: layers.index(layer)]
 
     def write(self, ranges: list[Range], changes: list[Change]) -> None:
-        with self._reading:
-            self._opened().write(ranges, changes)
+        written = False
+        while not written:
+            with self._reading:
+                written = self._opened().try_to_write(ranges, changes)
+            if not written:
+                time.sleep(ROCKS_STALL_SECONDS)
 
     def lacks(self, keys: list[bytes]) -> list[bool]:
         with self._reading:

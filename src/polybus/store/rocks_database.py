@@ -92,10 +92,11 @@ class RocksDatabase:
 
     def write(self, ranges: list[Range], changes: list[Change], mark: Mark | None = None) -> None:
         """Writes to RocksDB's log and memory, all or nothing, and waits where RocksDB is behind with its own work."""
-        while not self._try_to_write(ranges, changes, mark):
+        while not self.try_to_write(ranges, changes, mark):
             time.sleep(ROCKS_STALL_SECONDS)
 
-    def _try_to_write(self, ranges: list[Range], changes: list[Change], mark: Mark | None) -> bool:
+    def try_to_write(self, ranges: list[Range], changes: list[Change], mark: Mark | None = None) -> bool:
+        """False where it would have to wait: nothing was written."""
         handle = self.handle
         family = None
         try:

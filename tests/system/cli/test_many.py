@@ -165,9 +165,16 @@ def test_refusals_name_the_bus_the_key_and_the_next_command(shell: Shell, served
     for arguments in (("queue", "list"), ("send", "seen", "x"), ("peek", "seen"), ("stores",)):
         said = wrong.run(*arguments, code=1)
         assert f"{served.authority} refuses the key 'RootManageSharedAccessKey'" in said
-    for arguments in (("send", "nothing", "x"), ("peek", "nothing"), ("queue", "show", "nothing"), ("sessions", "nothing")):
+    for arguments in (
+        ("send", "nothing", "x"),
+        ("peek", "nothing"),
+        ("queue", "show", "nothing"),
+        ("sessions", "nothing"),
+    ):
         said = shell.run(*arguments, code=1)
-        assert said.endswith(f"there is no 'nothing' on {served.authority}; make it with: polybus queue create nothing")
+        assert said.endswith(
+            f"there is no 'nothing' on {served.authority}; make it with: polybus queue create nothing"
+        )
         assert "TrackingId" not in said
     assert "TrackingId" in shell.run("partitions", "nothing", "--verbose", code=1)
     shell.run("topic", "create", "without-subscriptions")
@@ -182,7 +189,13 @@ def test_contexts_are_saved_connections(served: Served, tmp_path: Path, monkeypa
     shell = Shell(None)
     assert shell.run("contexts", "list").startswith("no contexts; ")
     shell.run("contexts", "add", "here", "--connection", served.connection())
-    shell.run("contexts", "add", "away", "--connection", "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=n;SharedAccessKey=k;")
+    shell.run(
+        "contexts",
+        "add",
+        "away",
+        "--connection",
+        "Endpoint=sb://127.0.0.1:1;SharedAccessKeyName=n;SharedAccessKey=k;",
+    )
     saved = tmp_path / "polybus" / "contexts.json"
     assert saved.stat().st_mode & 0o777 == 0o600
     listed = {each["name"]: each for each in shell.json("contexts", "list")}

@@ -176,6 +176,9 @@ def test_lists_have_pages(server: Server, client: ServiceBusManagementClient) ->
 
 def test_another_key_opens_nothing(server: Server) -> None:
     for credential in (Signature(server, KEY_NAME, "wrong"), Signature(server, "sender", "send key")):
-        with connect(server, credential) as client, pytest.raises((ClientAuthenticationError, HttpResponseError)) as no:
+        with (
+            connect(server, credential) as client,
+            pytest.raises((ClientAuthenticationError, HttpResponseError)) as no,
+        ):
             client.queues.get(*PLACE, "q")
         assert no.value.status_code == 401

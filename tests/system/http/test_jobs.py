@@ -176,7 +176,9 @@ def test_dead_letters_of_a_subscription_go_back_to_it_alone(server: Server, part
     management = server.namespace.management
     server.wait(management.create(TopicDescription(path="t", enable_partitioning=partitioned)))
     for name in ("one", "two"):
-        server.wait(management.create_subscription(SubscriptionDescription(topic="t", name=name, max_delivery_count=1)))
+        server.wait(
+            management.create_subscription(SubscriptionDescription(topic="t", name=name, max_delivery_count=1))
+        )
     send(server, "t", 9)
     with server.client() as http:
         kill_all(http, server, "t/Subscriptions/one", 1)

@@ -114,7 +114,10 @@ def test_options_over_http_leave_the_rest_of_the_metadata(server: Server) -> Non
         for path in ("q", "t/Subscriptions/s"):
             bulk = Bulk(http, path)
             assert bulk.put("options", {"deadLetterTimeToLive": "P7D"}) == {"deadLetterTimeToLive": "P7D"}
-            assert bulk.put("options", {"retryDelay": "PT5S"}) == {"deadLetterTimeToLive": "P7D", "retryDelay": "PT5S"}
+            assert bulk.put("options", {"retryDelay": "PT5S"}) == {
+                "deadLetterTimeToLive": "P7D",
+                "retryDelay": "PT5S",
+            }
             assert bulk.put("options", {"deadLetterTimeToLive": None}) == {"retryDelay": "PT5S"}
             assert bulk.get("options") == {"retryDelay": "PT5S"}
         assert json.loads(server.namespace.entity("q").description.user_metadata) == {

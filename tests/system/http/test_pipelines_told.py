@@ -39,7 +39,14 @@ def ask(server: Server, method: str, path: str, body: object = None, name: str =
 
 
 def test_what_was_told_is_shown_with_its_runs_and_its_report(server: Server) -> None:
-    told = {"name": "lake", "state": "running", "kind": "capture", "lag": 7, "runs": [{"rows": 3}], "report": "<main>"}
+    told = {
+        "name": "lake",
+        "state": "running",
+        "kind": "capture",
+        "lag": 7,
+        "runs": [{"rows": 3}],
+        "report": "<main>",
+    }
     assert ask(server, "PUT", PATH, told).status_code == 204
     (listed,) = ask(server, "GET", "/$polybus/pipelines").json()["pipelines"]
     assert (listed["name"], listed["entity"], listed["lag"], listed["has_report"]) == ("lake", "orders", 7, True)

@@ -25,7 +25,7 @@ from polybus.store.rocks_database import RocksDatabase  # noqa: E402
 from polybus.store.segments import Segments  # noqa: E402
 
 STEPS = [
-    (RocksDatabase, ("_try_to_write", "sync", "write_mark", "flush", "close")),
+    (RocksDatabase, ("try_to_write", "sync", "write_mark", "flush", "close")),
     (Segments, ("make", "take", "take_over", "give_back", "write", "close")),
     (RocksStore, ("drop", "turn_over")),
 ]

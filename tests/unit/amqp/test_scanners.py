@@ -143,7 +143,9 @@ def test_a_transfer_cut_anywhere_is_an_error(cut) -> None:
     st.booleans(),
     st.binary(max_size=20),
 )
-def test_quick_transfers_are_what_the_encoder_means(channel, handle, delivery_id, tag, settled, more, payload) -> None:
+def test_quick_transfers_are_what_the_encoder_means(
+    channel, handle, delivery_id, tag, settled, more, payload
+) -> None:
     head = transfer_head(
         34 + len(tag) + len(payload),
         transfer_prefix(channel, handle, len(tag)),

@@ -47,8 +47,12 @@ def test_records_come_out_as_they_went_in(batches: list[list[list[tuple[bytes, b
     found, end = _read(b"".join(_written(batches)))
     assert end == {"ranges": []}
     expected = [[row for step in batch for row in step] for batch in batches]
-    assert [batch.column("record").to_pylist() for batch in found] == [[value for value, _ in rows] for rows in expected]
-    assert [batch.column("settled").to_pylist() for batch in found] == [[mark for _, mark in rows] for rows in expected]
+    assert [batch.column("record").to_pylist() for batch in found] == [
+        [value for value, _ in rows] for rows in expected
+    ]
+    assert [batch.column("settled").to_pylist() for batch in found] == [
+        [mark for _, mark in rows] for rows in expected
+    ]
 
 
 @given(st.lists(steps, min_size=1, max_size=2))
@@ -67,7 +71,9 @@ def test_records_that_become_shorter_and_shorter_leave_in_pieces_of_a_good_size(
     assert _read(b"".join(written))[0][0].column("record").to_pylist() == [value for value, _ in rows]
 
 
-@pytest.mark.parametrize("size", [1, BULK_PIECE_BYTES // 2, BULK_PIECE_BYTES, 2 * BULK_PIECE_BYTES, 5 * BULK_PIECE_BYTES])
+@pytest.mark.parametrize(
+    "size", [1, BULK_PIECE_BYTES // 2, BULK_PIECE_BYTES, 2 * BULK_PIECE_BYTES, 5 * BULK_PIECE_BYTES]
+)
 def test_parts_of_arrow_leave_whole_whatever_their_size(size: int) -> None:
     data = bytes(number % 251 for number in range(size))
     found = list(pieces([b"head", pa.py_buffer(data), b"tail"]))

@@ -38,7 +38,9 @@ def test_a_deleted_subscription_leaves_nothing_and_the_others_keep_theirs() -> N
     solo.defer(entries[1])  # type: ignore[arg-type]
     from polybus.partition import session_verbs
 
-    solo.run(session_verbs.set_state(solo.broker, solo.log(main(2)), session, b"state", solo.now, solo.reply, "state"))
+    solo.run(
+        session_verbs.set_state(solo.broker, solo.log(main(2)), session, b"state", solo.now, solo.reply, "state")
+    )
     solo.commit()
     del solo.settings.subscriptions[2]
     purging.forget_subscription(solo.broker, 2)

@@ -54,7 +54,9 @@ def test_a_state_read_late_is_the_one_that_was_set_meanwhile() -> None:
     session = solo.accept("a")
     write(solo, session, b"old")
     reading = solo.begin(session_verbs.get_state(solo.log(), "a"))
-    setting = solo.begin(session_verbs.set_state(solo.broker, solo.log(), session, b"third", solo.now, solo.reply, "state"))
+    setting = solo.begin(
+        session_verbs.set_state(solo.broker, solo.log(), session, b"third", solo.now, solo.reply, "state")
+    )
     write(solo, session, b"second")
     assert reading.finish() == b"second"
     setting.finish()
@@ -65,7 +67,9 @@ def test_a_state_read_late_is_the_one_that_was_set_meanwhile() -> None:
 def test_a_state_is_not_set_by_one_who_has_lost_the_session_meanwhile() -> None:
     solo = queue(sessions=True)
     session = solo.accept("a")
-    setting = solo.begin(session_verbs.set_state(solo.broker, solo.log(), session, b"x", solo.now, solo.reply, "state"))
+    setting = solo.begin(
+        session_verbs.set_state(solo.broker, solo.log(), session, b"x", solo.now, solo.reply, "state")
+    )
     solo.move(LOCK_MS)
     with pytest.raises(SessionLockLost):
         setting.finish()

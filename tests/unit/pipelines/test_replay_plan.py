@@ -21,7 +21,10 @@ def test_without_waiting_slots_go_together_up_to_the_bound() -> None:
 
 
 def test_with_a_speed_each_slot_is_a_step() -> None:
-    assert steps([(2, 1), (0, 1)], slot=100, speed=1.0, max_rows=20) == [ReplayStep(0, 100, 1), ReplayStep(200, 300, 1)]
+    assert steps([(2, 1), (0, 1)], slot=100, speed=1.0, max_rows=20) == [
+        ReplayStep(0, 100, 1),
+        ReplayStep(200, 300, 1),
+    ]
 
 
 def test_a_slot_that_is_larger_than_the_bound_stays_whole() -> None:

@@ -118,7 +118,11 @@ def test_nested_resources_and_their_order() -> None:
         "resources": [
             {"type": "queues", "name": "a", "dependsOn": ["ns", "[resourceId('" + QUEUE + "', 'ns', 'b')]"]},
             {"type": "Microsoft.ServiceBus/namespaces/queues", "name": "ns/b"},
-            {"type": "topics", "name": "t", "resources": [{"type": "subscriptions", "name": "s", "dependsOn": ["t"]}]},
+            {
+                "type": "topics",
+                "name": "t",
+                "resources": [{"type": "subscriptions", "name": "s", "dependsOn": ["t"]}],
+            },
         ],
     }
     assert [each.path for each in resources_of(template(nested))] == [

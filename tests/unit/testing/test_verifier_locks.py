@@ -35,7 +35,9 @@ class TestTwoHolders:
         assert kinds(with_send(self.FIRST, failed, second), THERE) == set()
 
     @pytest.mark.parametrize("op", [Op.ABANDON, Op.RELEASE])
-    @pytest.mark.parametrize(("outcome", "found"), [(OK, set()), (UNKNOWN, set()), (FAILED, {FindingKind.TWO_HOLDERS})])
+    @pytest.mark.parametrize(
+        ("outcome", "found"), [(OK, set()), (UNKNOWN, set()), (FAILED, {FindingKind.TWO_HOLDERS})]
+    )
     def test_giving_it_back_ends_it(self, op: str, outcome: str, found: set[str]) -> None:
         back = settle(op, self.FIRST, 200, outcome=outcome)
         second = receive("m", 1, 300, client="b", count=1)
@@ -112,7 +114,9 @@ class TestSettlingLate:
         assert kinds(events) == {FindingKind.SETTLED_LATE}
         assert kinds(events, slack_ms=60) == set()
 
-    @pytest.mark.parametrize(("outcome", "found"), [(OK, set()), (UNKNOWN, set()), (FAILED, {FindingKind.SETTLED_LATE})])
+    @pytest.mark.parametrize(
+        ("outcome", "found"), [(OK, set()), (UNKNOWN, set()), (FAILED, {FindingKind.SETTLED_LATE})]
+    )
     def test_a_renewal_that_may_have_worked_counts(self, outcome: str, found: set[str]) -> None:
         renewal = settle(Op.RENEW, self.FIRST, 900, outcome=outcome)
         assert kinds(with_send(self.FIRST, renewal, settle(Op.COMPLETE, self.FIRST, 1_800))) == found
