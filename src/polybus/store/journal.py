@@ -17,16 +17,21 @@ and is said to be.
 
 from __future__ import annotations
 
+import errno
+import mmap
+import os
 import struct
 import sys
 import zlib
 from array import array
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from polybus.errors import StoreCorrupt
 from polybus.store.layers import Change, Layer, Range
 
+Data = bytes | mmap.mmap
 PAGE: Final = 4_096
 NAME: Final = "journal-"
 """What the names of segments begin with, beside the database's own files."""
@@ -121,7 +126,7 @@ class Record:
         self.size = 0
 
 
-def _header(data: bytes, at: int) -> tuple[int, int, int, int]:
+def _header(data: Data, at: int) -> tuple[int, int, int, int]:
     """Number, end of the payload, number of changes and of ranges; number 0 where there is no header."""
     if len(data) - at < _HEADER_BYTES or data[at : at + 4] != _MAGIC:
         return 0, 0, 0, 0
@@ -134,18 +139,18 @@ def _pages_end(end: int) -> int:
     return end + -end % PAGE
 
 
-def _is_whole(data: bytes, at: int, end: int, seed: int) -> bool:
+def _is_whole(data: Data, at: int, end: int, seed: int) -> bool:
     (found,) = _CRC.unpack_from(data, at + 4)
     return bool(found == zlib.crc32(memoryview(data)[at + _CHECKED_FROM : _pages_end(end)], seed))
 
 
-def number_at(data: bytes, at: int, seed: int, least: int) -> int:
+def number_at(data: Data, at: int, seed: int, least: int) -> int:
     """The number of the whole record that begins here; 0 where there is none with that number or a higher one."""
     number, end, _, _ = _header(data, at)
     return number if number >= least and number and _is_whole(data, at, end, seed) else 0
 
 
-def decode(data: bytes, at: int, seed: int, number: int) -> Record | None:
+def decode(data: Data, at: int, seed: int, number: int) -> Record | None:
     """The record with this number, where it begins here and is whole."""
     found, end, ops, ranges = _header(data, at)
     if found != number or not _is_whole(data, at, end, seed):
@@ -178,15 +183,22 @@ def replay(database: Path, mark: Mark, layer: Layer) -> int:
         return mark.following
     number = mark.following
     for path in _in_order(database, mark):
-        data = path.read_bytes()
-        at = 0
-        while (record := decode(data, at, mark.seed, number)) is not None:
+        number = _replay_segment(path, mark, layer, number)
+    return number
+
+
+def _replay_segment(path: Path, mark: Mark, layer: Layer, number: int) -> int:
+    seed = mark.seed
+    at = 0
+    with _Looked(path) as looked:
+        data = looked.data
+        while (record := decode(data, at, seed, number)) is not None:
             layer.apply(record.ranges, record.ops, record.size)
             number += 1
             at = record.pages_end
         if at == 0:
             raise StoreCorrupt(f"{path}: record {number} of the journal is missing")
-        _refuse_later(path, data, at, mark.seed, number)
+        looked.refuse_later(at, seed, number)
     return number
 
 
@@ -194,23 +206,53 @@ def _in_order(database: Path, mark: Mark) -> list[Path]:
     """The segments that are still needed, by the numbers of their first records."""
     firsts: list[tuple[int, Path]] = []
     for path in segment_paths(database):
-        data = path.read_bytes()
-        first = number_at(data, 0, mark.seed, mark.following)
-        if first:
-            firsts.append((first, path))
-        else:
-            _refuse_later(path, data, 0, mark.seed, mark.following)
+        with _Looked(path) as looked:
+            first = number_at(looked.data, 0, mark.seed, mark.following)
+            if first:
+                firsts.append((first, path))
+            else:
+                looked.refuse_later(0, mark.seed, mark.following)
     return [path for _, path in sorted(firsts)]
 
 
-def _refuse_later(path: Path, data: bytes, at: int, seed: int, number: int) -> None:
-    """Where one record cannot be read and a later one can, no crash has cut it off."""
-    for page in range(at, len(data), PAGE):
-        later = number_at(data, page, seed, number)
-        if later:
-            raise StoreCorrupt(
-                f"{path}: record {number} of the journal is damaged at byte {at}; record {later} follows it"
-            )
+class _Looked:
+    """A segment that is only looked at, without a copy of it."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self._size = os.fstat(self._descriptor).st_size
+        self.data: Data = b"" if not self._size else mmap.mmap(self._descriptor, 0, prot=mmap.PROT_READ)
+
+    def __enter__(self) -> _Looked:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if isinstance(self.data, mmap.mmap):
+            self.data.close()
+        os.close(self._descriptor)
+
+    def refuse_later(self, at: int, seed: int, number: int) -> None:
+        """Where one record cannot be read and a later one can, no crash has cut it off."""
+        data = self.data
+        for start, end in self._written(at):
+            for page in range(start, end, PAGE):
+                if data[page : page + 4] == _MAGIC and (later := number_at(data, page, seed, number)):
+                    raise StoreCorrupt(
+                        f"{self._path}: record {number} of the journal is damaged at byte {at}; record {later} follows it"
+                    )
+
+    def _written(self, at: int) -> Iterator[tuple[int, int]]:
+        """Where the file was ever written to, in whole pages."""
+        while at < self._size:
+            try:
+                start = os.lseek(self._descriptor, at, os.SEEK_DATA)
+                at = os.lseek(self._descriptor, start, os.SEEK_HOLE)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # nothing but holes
+                    return
+                start, at = at, self._size
+            yield start - start % PAGE, at
 
 
 def segment_paths(database: Path) -> list[Path]:

@@ -119,6 +119,11 @@ class Retirer:
             self._store.fence(error)
             raise
 
+    def shrink(self) -> None:
+        """Gives back the space of segments that lie ready."""
+        with self._busy:
+            self._segments.shrink()
+
     def stop(self) -> None:
         """Returns when nothing is being retired any more, for good. What is left in the journal stays there."""
         self._stopped = True

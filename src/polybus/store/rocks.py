@@ -472,8 +472,12 @@ class RocksStore(Store):
 
     def reclaim(self) -> None:
         """Deletions free space only when they are in a table: then the files that they empty are merged away. A drained
-        store is not written to any more, so its buffers would not be flushed by themselves."""
+        store is not written to any more, so its buffers would not be flushed by themselves. Of the journal's files those
+        go that are not in use."""
         self.flush()
+        with self._copying, self._writing:
+            self._refuse_closed()
+            self._retirer.shrink()
 
     def copy(self, target: Path) -> Copy:
         self.flush()

@@ -127,11 +127,19 @@ class RocksDatabase:
         return 0 if db is None else db.property_int_value("rocksdb.cur-size-active-mem-table") or 0
 
     def flush(self, *, wait: bool = True) -> None:
-        """Writes the buffers to a table. It lets the GIL go, which making a checkpoint does not."""
+        """Writes the buffers to a table. It lets the GIL go, which making a checkpoint does not. With `wait` those of the
+        own records, too: as long as one of them is only in a log, the log stays."""
+        family = None
         try:
             self.handle.flush(wait=wait)
+            if wait:
+                family = self.handle.get_column_family(FORMAT_NAME)
+                family.flush()
         except Exception as error:
             raise self.translated(error) from error
+        finally:
+            if family is not None:
+                family.close()
 
     def link_files(self, target: Path) -> None:
         """Makes `target`, which must be on the same disk, a database with what is written now. Where the buffers were

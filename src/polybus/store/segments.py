@@ -97,7 +97,15 @@ class Segments:
         """Its rows are in the database. One that was made for a single large record is not kept."""
         if segment.size == JOURNAL_SEGMENT_BYTES:
             self.ready.append(segment)
-            return
+        else:
+            self._remove(segment)
+
+    def shrink(self) -> None:
+        """Removes what is ready."""
+        while self.ready:
+            self._remove(self.ready.pop())
+
+    def _remove(self, segment: Segment) -> None:
         self._all.remove(segment)
         os.close(segment.descriptor)
         segment.path.unlink()

@@ -16,10 +16,11 @@ MESSAGES = 200
 
 
 def size(folder: Path) -> int:
+    """Of everything but the journal, whose files are made beforehand and used again."""
     total = 0
     for path in folder.rglob("*"):
         try:
-            total += path.stat().st_size if path.is_file() else 0
+            total += path.stat().st_size if path.is_file() and not path.name.startswith("journal-") else 0
         except FileNotFoundError:  # merged away meanwhile
             continue
     return total

@@ -224,6 +224,21 @@ def test_segments_are_used_again_and_stay_few(path: Path) -> None:
     store.close()
 
 
+@pytest.mark.usefixtures("small_segments")
+def test_where_space_is_short_only_the_segment_in_use_stays(path: Path) -> None:
+    store = RocksStore(path)
+    for number in range(100):
+        commit(store, (b"row%06d" % number, b"v" * 3_000))
+    assert len(segment_paths(path / "db")) > 1
+    store.reclaim()
+    assert len(segment_paths(path / "db")) == 1
+    assert sum(file.stat().st_size for file in (path / "db").glob("*.log")) < 10_000
+    for number in range(100):
+        commit(store, (b"more%06d" % number, b"v" * 3_000))
+    assert len(store.scan(b"", END, 1_000)) == 200
+    store.close()
+
+
 def test_the_greatest_journal_gives_its_memory_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("polybus.limits.JOURNALS_BYTES", 4 << 20)
     budget = Budget(cache_bytes=32 << 20, write_buffers_bytes=16 << 20)
