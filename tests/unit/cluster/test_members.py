@@ -17,15 +17,18 @@ from polybus.cluster.members import OtherMembers
 from polybus.cluster.membership import FixedMembership, Member
 from polybus.cluster.owner import Find
 from polybus.cluster.peers import Peers
-from polybus.errors import OperationConflict, PartitionUnavailable, PolybusError
+from polybus.errors import MessageNotFound, OperationConflict, PartitionUnavailable, PolybusError
+from polybus.hashing import partition_for
 from polybus.hosting.catalogue import Catalogue
 from polybus.hosting.opener import Opener
 from polybus.hosting.store_host import StoreHost
 from polybus.message.message import Message
 from polybus.namespace.bus import Bus
+from polybus.namespace.delivery.entity_verbs import receive_deferred
 from polybus.namespace.entities.description import QueueDescription, SubscriptionDescription, TopicDescription
 from polybus.namespace.entities.names import parse_address
 from polybus.namespace.entities.tiers import tier_named
+from polybus.numbering import before_first
 from polybus.promise import Promise, resolved
 from polybus.rows import Batch
 from polybus.store.failing import Faults
@@ -279,5 +282,26 @@ def test_a_store_that_changes_its_owner_takes_its_partitions_along(tmp_path: Pat
             bus.replace_store(local, remote)
             await until(lambda: all(each.available for each in entity.partitions))
             assert sorted({each.elsewhere for each in entity.partitions}) == [False, True]
+
+    asyncio.run(story())
+
+
+def test_who_holds_a_session_and_asks_for_a_message_of_another_partition_finds_none(tmp_path: Path) -> None:
+    """Wherever both lie: the session's lock is never shown to a partition that did not give it."""
+
+    async def story() -> None:
+        async with two(tmp_path) as members:
+            namespace = members.buses["first"].namespace("ns")
+            queue = QueueDescription(path="q", enable_partitioning=True, requires_session=True)
+            entity = await run(namespace.management.create(queue))
+            source = entity.session_source(parse_address("q"))
+            names = {partition_for(f"s{number}", PARTITIONS): f"s{number}" for number in range(100)}
+            for session_id in names.values():
+                held = await run(source.accept(session_id, "holder"))
+                for index in range(PARTITIONS):
+                    asked = receive_deferred(namespace, entity, source.log_id, [before_first(index) + 7], True, held)
+                    with pytest.raises(MessageNotFound):
+                        await run(asked)
+                held.release()
 
     asyncio.run(story())

@@ -94,10 +94,16 @@ def require_one(partitions: list[PartitionClient]) -> None:
 async def receive_deferred(
     namespace: Namespace, entity: Entity, log_id: int, numbers: list[int], lock: bool, held: HeldSession | None
 ) -> list[Delivery]:
-    """Deferred messages by number, all or none; the numbers must be of one partition."""
+    """Deferred messages by number, all or none; the numbers must be of one partition.
+
+    Whoever holds a session asks the partition that gave it: the session has no messages in others, and another client
+    may have taken the place of that partition's since.
+    """
     del namespace
     partition = _partition_of(entity, numbers)
-    return await partition.take_deferred(log_id, numbers, lock, None if held is None else held.lock)
+    if held is not None:
+        return await held.partition.take_deferred(log_id, numbers, lock, held.lock)
+    return await partition.take_deferred(log_id, numbers, lock, None)
 
 
 def _partition_of(entity: Entity, numbers: list[int]) -> PartitionClient:
