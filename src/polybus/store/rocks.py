@@ -90,7 +90,7 @@ class RocksStore(Store):
         self._writing = threading.Lock()
         self._copying = threading.Lock()
         self._looking = threading.Lock()
-        """Held for the layers: by who writes into the youngest, or walks over them."""
+        """Held for the layers: by who writes into the youngest, adds or drops one, or walks over them."""
         self._commit: threading.Lock | None = None
         """Of the commit under way, locked until it is synced: readers see its rows before that."""
         self._record = bytearray()
@@ -277,12 +277,12 @@ class RocksStore(Store):
                 self._writing.release()
 
     def _begin(self, batch: Batch) -> bool:
-        record = encode(batch.ranges, batch.ops, self._number)
-        if not self._fits(len(record)) and not self.turn_over(len(record)):
-            return False
         if not self._looking.acquire(blocking=False):
             return False
         try:
+            record = encode(batch.ranges, batch.ops, self._number)
+            if not self._fits(len(record)) and not self._turn_over(len(record)):
+                return False
             self._take_in(batch, record)
         finally:
             self._looking.release()
@@ -314,7 +314,7 @@ class RocksStore(Store):
 
     def _wait_for_room(self, size: int) -> None:
         """Returns when the youngest segment has room for a record of so many bytes."""
-        while not self._fits(size) and not self.turn_over(size):
+        while not self._has_segment(size):
             self._retirer.want(size)
             time.sleep(ROCKS_STALL_SECONDS)
             self._refuse_closed()
@@ -323,21 +323,26 @@ class RocksStore(Store):
                 self._retirer.problem = None
                 self._make_do(size, problem)
 
+    def _has_segment(self, size: int) -> bool:
+        with self._looking:
+            return self._fits(size) or self._turn_over(size)
+
     def _make_do(self, size: int, problem: str) -> None:
         """There is no space for another segment: the one that is there is used again at once."""
         self._retire_all()
         if not self._fits(size):
             raise StoreFull(f"{self.url}: no space for its journal: {problem}")
 
-    def turn_over(self, size: int = 0) -> bool:
-        """Begins the next segment, where one is ready. Called by who holds `_writing`."""
+    def _turn_over(self, size: int = 0) -> bool:
+        """Begins the next segment, where one is ready. Called by who holds `_writing` and `_looking`."""
         following = self._segments.take(size)
         if following is None:
             return False
         segment, self._segment = self._segment, following
         assert segment is not None
-        self._retirer.add(self._layers[0], segment, self._number)
+        full = self._layers[0]
         self._layers = [Layer(), *self._layers]
+        self._retirer.add(full, segment, self._number)
         self._retirer.wake()
         return True
 
@@ -420,8 +425,9 @@ class RocksStore(Store):
         """Begins the next segment, where nothing is in the way of it."""
         if self._writing.acquire(blocking=False):
             try:
-                if self._layers[0].weight:
-                    self.turn_over()
+                with self._looking:
+                    if self._layers[0].weight:
+                        self._turn_over()
             finally:
                 self._writing.release()
 

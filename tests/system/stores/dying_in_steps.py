@@ -27,7 +27,7 @@ from polybus.store.segments import Segments  # noqa: E402
 STEPS = [
     (RocksDatabase, ("try_to_write", "sync", "write_mark", "flush", "close")),
     (Segments, ("make", "take", "take_over", "give_back", "write", "close")),
-    (RocksStore, ("drop", "turn_over")),
+    (RocksStore, ("drop", "_turn_over")),
 ]
 BATCHES = 90
 COUNTER = b"counter"

@@ -349,3 +349,21 @@ def test_a_program_without_a_journal_refuses_the_folder(
         with pytest.raises(StoreVersionMismatch, match="start a later Polybus"):
             open_reader(f"rocksdb:{copy}")
     assert held_batches(copy) == BATCHES
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_the_next_layer_is_not_begun_while_another_is_dropped(path: Path) -> None:
+    """Else one of both would be done to a list of layers that the other has replaced, and undo it."""
+    with closing(RocksStore(path)) as store:
+        until_full = Batch()
+        until_full.put(b"k", b"v" * (SMALL - PAGE))
+        store.commit(until_full)
+        until(lambda: bool(store._segments.ready))
+        layers, batch = store._layers, Batch()
+        batch.put(b"k", b"w" * PAGE)
+        with store._looking:
+            assert not store.begin(batch)
+            assert store._layers is layers
+        assert store.begin(batch)
+        store.finish(batch)
+        assert store._layers[1:] == layers
