@@ -234,9 +234,13 @@ class Node:
         return {} if config is None else {one.name: one.authorization_rules for one in config.namespaces}
 
     def _store_host(self, url: str) -> StoreHost:
-        loop = asyncio.get_running_loop()
         faults = Faults()
         self.faults.append(faults)
+        return self._host_with(url, faults)
+
+    def _host_with(self, url: str, faults: Faults) -> StoreHost:
+        """The host of a store that this process opens."""
+        loop = asyncio.get_running_loop()
         place = place_of(shown_url(url), self.options.data)
         opener = self._opener(url, None if self.options.production else faults, place)
         host = StoreHost(opener.shown, loop, opener)
@@ -479,8 +483,11 @@ class Node:
 class StoreSwitches(StoreFaults, Protocol):
     """The fault switches of a store of this process, or of another one."""
 
-    full: bool
-    low: bool
+    @property
+    def full(self) -> bool: ...
+
+    @property
+    def low(self) -> bool: ...
 
     def release(self) -> None:
         """Lets go what hangs."""

@@ -26,9 +26,11 @@ from polybus.cluster.membership import Ownership
 from polybus.cluster.node_catalogue import NodeCatalogue
 from polybus.cluster.node_membership import CATALOGUE, Holding, NodeMembership
 from polybus.cluster.options import ClusterOptions, agreed
-from polybus.cluster.peers import Peers
-from polybus.cluster.values import Reader
+from polybus.cluster.peers import Caller, Peers
+from polybus.cluster.remote_store import RemoteStore
+from polybus.cluster.values import Reader, nonsense
 from polybus.errors import PartitionUnavailable, StoreError
+from polybus.gateway.http.faults import Kind
 from polybus.hosting.catalogue import Catalogue
 from polybus.hosting.opener import Opener, shown_url
 from polybus.hosting.send_ledger import NumberedSends, SendLedger
@@ -37,15 +39,66 @@ from polybus.limits import LINK_DEAD_MS, NODE_DRAIN_SECONDS, NODE_LOOK_SECONDS
 from polybus.namespace.entities.description import AuthorizationRule
 from polybus.node import NodeOptions
 from polybus.nodes.lease_opener import LeaseOpener
-from polybus.promise import Promise, spawn
+from polybus.promise import Promise, resolved, spawn
 from polybus.store.base import Store
 from polybus.store.cluster_database import ClusterDatabase
 from polybus.store.cluster_rows import Agreed, ClusterView, Joining, MemberRow
 from polybus.store.failing import Faults
 from polybus.store.postgres import Holder
-from polybus.workers.worker import MemberNode
+from polybus.workers.worker import MemberNode, turn_switch
 
 log = logging.getLogger(__name__)
+
+
+FAULT = "fault"
+
+
+class ClusterSwitches:
+    """The fault switches of one store at all nodes at once: whoever takes it over has its faults, too."""
+
+    def __init__(self, shown: str, own: Faults, peers: Peers) -> None:
+        self._shown = shown
+        self._own = own
+        self._peers = peers
+
+    @property
+    def full(self) -> bool:
+        return self._own.full
+
+    @property
+    def low(self) -> bool:
+        return self._own.low
+
+    def fail_from_now(self, kind: Kind) -> None:
+        self._turn("fail_from_now", kind)
+
+    def fail_nth(self, kind: Kind, n: int = 1) -> None:
+        self._turn("fail_nth", kind, n)
+
+    def hang(self, kind: Kind) -> None:
+        self._turn("hang", kind)
+
+    def slow(self, kind: Kind, seconds: float) -> None:
+        self._turn("slow", kind, seconds)
+
+    def disk_full(self, full: bool = True) -> None:
+        self._turn("disk_full", full)
+
+    def disk_low(self, low: bool = True) -> None:
+        self._turn("disk_low", low)
+
+    def heal(self) -> None:
+        self._turn("heal")
+
+    def _turn(self, name: str, *given: object) -> None:
+        turn_switch(self._own, None, name, list(given))
+        self._peers.call_others(FAULT, [self._shown, name, *given]).then(_unheard)
+
+    def state(self) -> dict[str, object]:
+        return self._own.state()
+
+    def release(self) -> None:
+        self._own.release()
 
 
 class ClusterNode(MemberNode):
@@ -66,6 +119,8 @@ class ClusterNode(MemberNode):
         self._placed: dict[str, str | None] = {}
         """Whose the host is."""
         self._urls = {shown_url(url): url for url in options.stores}
+        self._lasting: dict[str, Faults] = {}
+        """The fault switches of each store, by its shown address: they are for the store, whoever owns it."""
 
     # Start
 
@@ -200,6 +255,7 @@ class ClusterNode(MemberNode):
         self._server = await tls_links.listen(self._bound, self._security, self._admits, self._accepted)
         await super()._join()
         self.peers.store_verbs["stored"] = _answer_stored
+        self.peers.serve(FAULT, self._fault)
         self.bus.hold_moving(lambda store: self.membership.is_moving(store.url))
 
     async def _joined(self) -> None:
@@ -211,7 +267,9 @@ class ClusterNode(MemberNode):
 
     def _store_host(self, url: str) -> StoreHost:
         shown = shown_url(url)
-        host = self._local_host(url) if self._owns(shown) else self._remote_host(url)
+        self._lasting[shown] = Faults()
+        self.faults.append(ClusterSwitches(shown, self._lasting[shown], self.peers))
+        host = self._own_host(url) if self._owns(shown) else self._remote_host(url)
         self._hosts[shown] = host
         self._placed[shown] = self.membership.owner_of(shown).owner
         return host
@@ -242,9 +300,7 @@ class ClusterNode(MemberNode):
         if (mine and not host.elsewhere) or owner == self._placed[shown]:
             return
         self._placed[shown] = owner
-        place = self.bus.stores.index(host)
-        new = self._local_host(self._urls[shown]) if mine else self._remote_host(self._urls[shown])
-        self.faults[place] = self.faults.pop()
+        new = self._own_host(self._urls[shown]) if mine else self._remote_host(self._urls[shown])
         new.store_id = host.store_id
         self._hosts[shown] = new
         if not host.elsewhere:
@@ -257,8 +313,8 @@ class ClusterNode(MemberNode):
         elif owner is not None:
             self.peers.ask_store(shown, "told", None).then(_unheard)
 
-    def _local_host(self, url: str) -> StoreHost:
-        host = super()._local_host(url)
+    def _own_host(self, url: str) -> StoreHost:
+        host = self._local_host(url, self._lasting[shown_url(url)])
         host.ledger = SendLedger(host, asyncio.get_running_loop())
         tell_others = host.on_change
 
@@ -270,7 +326,7 @@ class ClusterNode(MemberNode):
         host.on_change = changed
         return host
 
-    def _remote_host(self, url: str) -> StoreHost:
+    def _remote_host(self, url: str) -> RemoteStore:
         shown = shown_url(url)
         self.peers.stores.pop(shown, None)
         host = super()._remote_host(url)
@@ -279,6 +335,17 @@ class ClusterNode(MemberNode):
             loop, sender = asyncio.get_running_loop(), bytes.fromhex(self._process)
             host.outgoing = self._outgoing[shown] = NumberedSends(sender, loop, partial(self._ask_stored, shown))
         return host
+
+    def _fault(self, _: Caller, value: Any) -> Promise[Any]:
+        """Somebody has turned a switch of a store at another node."""
+        shown, name, *given = value
+        if shown not in self._lasting:
+            raise nonsense("a store of the cluster")
+        turn_switch(self._lasting[shown], self._hosts[shown], name, given)
+        return resolved(None)
+
+    async def refresh_faults(self) -> None:
+        """All nodes know them."""
 
     def _ask_stored(self, shown: str, sender: bytes, number: int) -> Promise[list[int] | None]:
         """What became of a send of this node, asked of whoever owns the store now; it may be this node."""

@@ -22,6 +22,7 @@ from polybus.cluster.members import OtherMembers
 from polybus.cluster.membership import FixedMembership, Member
 from polybus.cluster.peers import Peers
 from polybus.cluster.remote_store import RemoteStore
+from polybus.cluster.values import nonsense
 from polybus.errors import PolybusError
 from polybus.gateway.figures import share_figures
 from polybus.gateway.http.faults import Kind
@@ -34,6 +35,7 @@ from polybus.memory import settle_memory
 from polybus.node import Node, NodeOptions, StoreSwitches
 from polybus.promise import Promise, resolved, spawn
 from polybus.rows import Batch
+from polybus.store.failing import Faults
 from polybus.workers.spec import CLIENT, LEADER, RELOAD, STOP, WorkerSpec, read_spec, worker_name
 
 log = logging.getLogger("polybus")
@@ -79,6 +81,15 @@ class RemoteSwitches:
 _SWITCHES = ("fail_from_now", "fail_nth", "hang", "slow", "disk_full", "disk_low", "heal")
 
 
+def turn_switch(switches: StoreSwitches, store: StoreHost | None, name: str, given: list[Any]) -> None:
+    """Does what another member was told to do to a store; `store` is its host, where it is open here."""
+    if name not in _SWITCHES:
+        raise nonsense("a fault switch")
+    getattr(switches, name)(*given)
+    if store is not None and name in ("disk_full", "disk_low", "heal"):
+        store.full = name != "heal"
+
+
 class MemberNode(Node):
     """A process of a bus that has others: some of its stores are theirs."""
 
@@ -90,23 +101,18 @@ class MemberNode(Node):
         self._server: asyncio.Server | None = None
         self._switches: dict[str, StoreSwitches] = {}
 
-    def _store_host(self, url: str) -> StoreHost:
-        mine = self.peers.membership.owner_of(shown_url(url)).owner == self.peers.membership.me
-        return self._local_host(url) if mine else self._remote_host(url)
-
-    def _local_host(self, url: str) -> StoreHost:
+    def _local_host(self, url: str, faults: Faults) -> StoreHost:
         """A store of this member."""
-        host = super()._store_host(url)
-        self._switches[host.url] = self.faults[-1]
+        host = self._host_with(url, faults)
+        self._switches[host.url] = faults
         self.peers.own(host)
         return host
 
-    def _remote_host(self, url: str) -> StoreHost:
+    def _remote_host(self, url: str) -> RemoteStore:
         """A store of another one."""
         shown = shown_url(url)
         store = self.peers.remote_store(shown)
         store.place = place_of(shown, self.options.data)
-        self.faults.append(RemoteSwitches(store))
         return store
 
     async def _join(self) -> None:
@@ -116,7 +122,6 @@ class MemberNode(Node):
         self.peers.faults_of = lambda store: self._switches[store.url].state()
         self.peers.store_verbs["recover"] = lambda store, _: spawn(self.bus.bring_up(store))
         self.peers.store_verbs["told"] = lambda _, __: resolved(None)
-        self.peers.store_verbs["fault"] = self._fault
         self.peers.on_connected.append(self._look_at_clock)
         members.serve("clock.ahead", lambda _: resolved(self._ahead_ms()))
         members.serve("clock.move", self._clock_moved)
@@ -132,17 +137,6 @@ class MemberNode(Node):
         return self.bus.following.apply(batch) if self.joined else resolved(None)
 
     # Faults and the clock, of all workers
-
-    def _fault(self, store: StoreHost, value: Any) -> Promise[Any]:
-        name, *given = value
-        switches = self._switches[store.url]
-        assert name in _SWITCHES, "a switch of a store"
-        getattr(switches, name)(*given)
-        if name in ("disk_full", "disk_low"):
-            store.full = True
-        elif name == "heal":
-            store.full = False
-        return resolved(None)
 
     async def refresh_faults(self) -> None:
         for store in self.bus.stores:
@@ -218,9 +212,24 @@ class WorkerNode(MemberNode):
         self._feed.on_followed = self._followed
         return catalogue
 
+    def _store_host(self, url: str) -> StoreHost:
+        if self.peers.membership.owner_of(shown_url(url)).owner == self.spec.name:
+            faults = Faults()
+            self.faults.append(faults)
+            return self._local_host(url, faults)
+        store = self._remote_host(url)
+        self.faults.append(RemoteSwitches(store))
+        return store
+
     async def _join(self) -> None:
         self._server = await sockets.listen(self.spec.links / self.spec.name, self.peers.accepted)
         await super()._join()
+        self.peers.store_verbs["fault"] = self._fault
+
+    def _fault(self, store: StoreHost, value: Any) -> Promise[Any]:
+        name, *given = value
+        turn_switch(self._switches[store.url], store, name, given)
+        return resolved(None)
 
     def _listen(self) -> None:
         self._listener(self.tls_context())

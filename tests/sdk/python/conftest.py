@@ -11,7 +11,7 @@ import pytest
 
 from polybus.testing.server import ServerProcess
 from tests.sdk.python.runner import Runner
-from tests.sdk.python.several import WORKERS
+from tests.sdk.python.several import bus_server
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.fixture(scope="session")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
     folder: Path = tmp_path_factory.mktemp("bus")
-    with ServerProcess(folder, *WORKERS) as running:
+    with bus_server(folder) as running:
         yield running
 
 

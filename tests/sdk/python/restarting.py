@@ -8,7 +8,7 @@ from pathlib import Path
 
 from polybus.testing.server import ServerProcess
 from tests.sdk.python.bus import Bus
-from tests.sdk.python.several import WORKERS as SEVERAL
+from tests.sdk.python.several import bus_server
 from tests.sdk.python.table import Behaviour
 
 HOWS = ("stop", "kill")
@@ -20,7 +20,7 @@ class Restart:
 
     def __init__(self, folder: Path, how: str, selected: list[tuple[Behaviour, str]]) -> None:
         self.errors: dict[tuple[str, str], BaseException | None] = {}
-        with ServerProcess(folder, *SEVERAL) as server:
+        with bus_server(folder) as server:
             runs = [_Run(behaviour, kind, server) for behaviour, kind in selected]
             _together([run.first for run in runs])
             server.restart(kill=how == "kill")

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from polybus.testing.server import ServerProcess
 from tests.sdk.python.bus import Bus
-from tests.sdk.python.several import WORKERS as SEVERAL
+from tests.sdk.python.several import bus_server
 from tests.sdk.python.table import KINDS, Behaviour
 
 WORKERS = 16
@@ -90,7 +90,7 @@ class Runner:
         return lambda: self._start(kind, "--clock", "movable")
 
     def _start(self, name: str, *options: str) -> ServerProcess:
-        server = ServerProcess(self._folder / name, *SEVERAL, *options)
+        server = bus_server(self._folder / name, *options)
         server.start()
         return server
 

@@ -9,15 +9,14 @@ import pytest
 from azure.servicebus import ServiceBusMessage
 from azure.servicebus.exceptions import ServiceBusQuotaExceededError
 
-from polybus.testing.server import ServerProcess
 from tests.sdk.python.bus import Bus, partition_of, peek_all, soon, take
-from tests.sdk.python.several import WORKERS
+from tests.sdk.python.several import bus_server
 
 
 def test_a_full_entity(tmp_path: Path) -> None:
     """A key's partition refuses what it has no room for; without a key another one takes it (A9, B8)."""
     options = ("--tier", "premium", "--premium-partitions", "512", "--store", "memory:")
-    with ServerProcess(tmp_path, *WORKERS, *options) as server, contextlib.closing(Bus(server, "partitioned")) as bus:
+    with bus_server(tmp_path, *options) as server, contextlib.closing(Bus(server, "partitioned")) as bus:
         queue = bus.queue()
         sender, receiver = queue.sender(), queue.receiver()
         big = b"x" * 900_000

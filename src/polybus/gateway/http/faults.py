@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 from starlette.responses import Response
 
 from polybus.asyncio_bridge import from_promise, run
-from polybus.errors import ArgumentError, ConfigError, EntityNotFound
+from polybus.errors import ArgumentError, ConfigError, EntityNotFound, PartitionUnavailable
 from polybus.gateway.bulk.call import BulkCall, answer
 from polybus.gateway.http.auth import authorize
 from polybus.gateway.http.errors import not_allowed
@@ -125,10 +125,11 @@ async def _up(fault: FaultCall) -> Response:
 
 
 async def _heal(fault: FaultCall, store: Store, faults: StoreFaults) -> None:
-    """Ends the faults of a store; its partitions serve again when this returns, unless that takes long."""
+    """Ends the faults of a store; its partitions serve again when this returns, unless that takes long or nobody
+    owns it yet."""
     faults.heal()
     store.full = False
-    with contextlib.suppress(TimeoutError):
+    with contextlib.suppress(TimeoutError, PartitionUnavailable):
         async with asyncio.timeout(HEALTH_PROBE_SECONDS):
             await run(fault.bus.bring_up(store))
 
