@@ -53,7 +53,11 @@ def test_a_bus_that_used_everything_leaves_nothing_to_find(filled: Path) -> None
 
 def test_every_table_has_rows_that_are_looked_at(filled: Path, filled_rows: list[dict[bytes, bytes]]) -> None:
     tables = {key[7:8] for store in filled_rows for key in store if key.startswith(b"P")}
-    every = {value for name, value in vars(records).items() if name.isupper() and isinstance(value, bytes)}
+    every = {
+        value
+        for name, value in vars(records).items()
+        if name[0].isupper() and name.isupper() and isinstance(value, bytes)
+    }
     assert tables == every
     assert sum(map(len, filled_rows)) == sum(store.rows for store in look_at(filled).stores)
 
