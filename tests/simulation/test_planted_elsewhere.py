@@ -13,8 +13,9 @@ import polybus
 
 
 @pytest.mark.skipif(polybus.BUILD == "plain", reason="they run here already")
-def test_planted_faults_are_found_in_plain_python() -> None:
-    planted = Path(__file__).parent / "test_planted.py"
+@pytest.mark.parametrize("name", ["test_planted.py", "test_planted_wishes.py"])
+def test_planted_faults_are_found_in_plain_python(name: str) -> None:
+    planted = Path(__file__).parent / name
     command = [sys.executable, "-m", "pytest", "-q", str(planted)]
     environment = {**os.environ, "POLYBUS_BUILD": "plain"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=planted.parents[2])
