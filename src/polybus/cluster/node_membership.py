@@ -19,7 +19,7 @@ from polybus.cluster.balance import Candidate, Move, assign, next_move, ranked
 from polybus.cluster.heartbeat import Heartbeat, Standing
 from polybus.cluster.link import Link
 from polybus.cluster.membership import Member, MembershipListener, Ownership
-from polybus.limits import MOVE_SECONDS, NODE_LOOK_SECONDS, NODE_WATCH_SECONDS
+from polybus.limits import MOVE_HOLD_MS, MOVE_SECONDS, NODE_LOOK_SECONDS, NODE_WATCH_SECONDS
 from polybus.promise import Loop
 from polybus.store.cluster_database import ClusterDatabase
 from polybus.store.cluster_rows import ClusterView, MemberRow, Owned
@@ -79,6 +79,8 @@ class NodeMembership:
         """What this node has decided to take, and has or is opening."""
         self._leaving: dict[str, Move] = {}
         """What this node hands over just now."""
+        self._moved: set[str] = set()
+        """What has a new owner since a moment: its partitions may need one more until they are reached from here."""
         self._standing = Standing([], [])
         self._stopping = False
         heartbeat.standing = lambda: self._standing
@@ -95,8 +97,8 @@ class NodeMembership:
         return self._owners[CATALOGUE].owner
 
     def is_moving(self, url: str) -> bool:
-        """Whether a store is on its way from one node to another, as planned."""
-        return url in self._leaving or self.view.moving == url
+        """Whether a store is on its way from one node to another, as planned, or has just arrived there."""
+        return url in self._leaving or self.view.moving == url or url in self._moved
 
     async def connect(self, member: Member) -> Link:
         row = self.view.named(member.name)
@@ -271,8 +273,12 @@ class NodeMembership:
             return
         if _places(before) != _places(self.view):
             listener.members_changed()
-        if before.moving != self.view.moving and self.on_moving is not None:
-            self.on_moving()
+        if before.moving != self.view.moving:
+            if before.moving is not None:
+                self._moved.add(before.moving)
+                self._loop.call_later(MOVE_HOLD_MS / 1000, self._moved.discard, before.moving)
+            if self.on_moving is not None:
+                self.on_moving()
         for name in self._names:
             now, told = self._owners[name], self._told[name]
             if (now.owner, now.epoch) == (told.owner, told.epoch):
