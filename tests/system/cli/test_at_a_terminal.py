@@ -11,12 +11,21 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 
 import pytest
 
-from tests.system.cli.server import Shell
+from tests.system.cli.server import Served, Shell
 
 PATIENCE_S = 60
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A bus of its own: what these tests make stays there."""
+    made = Served(tmp_path_factory.mktemp("terminal"))
+    yield made
+    made.stop()
 
 
 class Terminal:
