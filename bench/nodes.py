@@ -38,23 +38,7 @@ ONE_EACH = ("-s", "1", "-r", "1", "-1", "-2")
 EIGHT_EACH = ("-s", "8", "-r", "8", "-1", "-2")
 
 
-def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
-class Workers(Ours):
-    """A bus of one process or several."""
-
-    def pids(self) -> list[int]:
-        return [self.server.pid, *children(self.server.pid)]
-
-    def run(self, count: int, queue: str = "q", *options: str) -> tuple[float, float]:
-        before = sum(cpu_seconds(pid) for pid in self.pids())
-        result = load(self.port, queue, count, "-u", KEY_NAME, "-p", KEY, *options)
-        return result["msgs_per_s"], (sum(cpu_seconds(pid) for pid in self.pids()) - before) / count * 1e6
-
-
-class Elsewhere(Workers):
+class Elsewhere(Ours):
     """Two workers with one store: the second is a gateway only, and all clients are its."""
 
     def run(self, count: int, queue: str = "q", *options: str) -> tuple[float, float]:
@@ -75,11 +59,11 @@ class Elsewhere(Workers):
 
 def measure_workers(folder: Path, table: Table, runs: int, count: int) -> None:
     with ExitStack() as stack:
-        one = Workers(folder / "one", "--stores", "4")
+        one = Ours(folder / "one", "--stores", "4")
         stack.callback(one.stop)
-        two = Workers(folder / "two", "--stores", "4", "--workers", "2")
+        two = Ours(folder / "two", "--stores", "4", "--workers", "2")
         stack.callback(two.stop)
-        here = Workers(folder / "here", "--stores", "1")
+        here = Ours(folder / "here", "--stores", "1")
         stack.callback(here.stop)
         there = Elsewhere(folder / "there", "--stores", "1", "--workers", "2")
         stack.callback(there.stop)

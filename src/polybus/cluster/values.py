@@ -204,10 +204,8 @@ def lock_values(delivery: Delivery) -> Values:
     return [_LOCK.pack(delivery.log_id, delivery.head, delivery.lock)]
 
 
-class _Nothing:
-    """Stands for bytes that a delivery is settled without."""
-
-    message = Message(b"\x00\x53\x75\xa0\x00", True)
+_NOTHING: Final = Message(b"\x00\x53\x75\xa0\x00", True)
+"""Stands for bytes that a delivery is settled without."""
 
 
 def locked_of(partition: PartitionClient, reader: Reader) -> Delivery:
@@ -216,7 +214,7 @@ def locked_of(partition: PartitionClient, reader: Reader) -> Delivery:
     if len(packed) != _LOCK.size:
         raise nonsense("a lock")
     log_id, head, lock = _LOCK.unpack(packed)
-    return Delivery(partition, log_id, head, lock, _Nothing.message, 0, 0, 0, 0, 0, 0, 0, 0, None)
+    return Delivery(partition, log_id, head, lock, _NOTHING, 0, 0, 0, 0, 0, 0, 0, 0, None)
 
 
 def peeked_values(peeked: Peeked) -> Values:
