@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import os
 import re
@@ -222,7 +223,7 @@ def syncs(peer: Peer, messages: int) -> float | None:
     if shutil.which("strace") is None:
         return None
     with tempfile.NamedTemporaryFile() as counted:
-        command = ["strace", "-f", "-c", "-e", f"trace={SYNC_CALLS}", "-o", counted.name]
+        command = ["strace", "-f", "-s", "0", "-e", f"trace={SYNC_CALLS},pwrite64", "-o", counted.name]
         for pid in processes(peer.pid):
             command += ["-p", str(pid)]
         with subprocess.Popen(command, stderr=subprocess.DEVNULL) as looking:
@@ -231,8 +232,18 @@ def syncs(peer: Peer, messages: int) -> float | None:
             options = [*peer.address(WORKLOADS[0]), *peer.login, "-w", "1", "-c", "1", *settling]
             load(peer.port, "", messages, *options)
             looking.send_signal(signal.SIGINT)
-        text = Path(counted.name).read_text()
-    return float(sum(int(calls) for calls in re.findall(r"^\s*\S+\s+\S+\s+\S+\s+(\d+)\s.*sync", text, re.MULTILINE)))
+        calls = re.findall(r"^(\d+)\s+(\w+)\((\w*)", Path(counted.name).read_text(), re.MULTILINE)
+    return float(sum(call != "pwrite64" or _writes_synced(thread, file) for thread, call, file in calls))
+
+
+@functools.cache
+def _writes_synced(thread: str, file: str) -> bool:
+    """Whether each write to an open file is a sync, too."""
+    try:
+        flags = re.search(r"^flags:\s*(\d+)", Path(f"/proc/{thread}/fdinfo/{file}").read_text(), re.MULTILINE)
+    except OSError:
+        return False
+    return flags is not None and bool(int(flags[1], 8) & os.O_DSYNC)
 
 
 def bare_sync_ms(folder: Path, times: int = 200) -> float:
