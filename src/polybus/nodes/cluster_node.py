@@ -30,7 +30,6 @@ from polybus.cluster.peers import Caller, Peers
 from polybus.cluster.remote_store import RemoteStore
 from polybus.cluster.values import Reader, nonsense
 from polybus.errors import PartitionUnavailable, StoreError
-from polybus.gateway.http.faults import Kind
 from polybus.hosting.catalogue import Catalogue
 from polybus.hosting.opener import Opener, shown_url
 from polybus.hosting.send_ledger import NumberedSends, SendLedger
@@ -45,7 +44,7 @@ from polybus.store.cluster_database import ClusterDatabase
 from polybus.store.cluster_rows import Agreed, ClusterView, Joining, MemberRow
 from polybus.store.failing import Faults
 from polybus.store.postgres import Holder
-from polybus.workers.worker import MemberNode, turn_switch
+from polybus.workers.worker import MemberNode, MemberSwitches, turn_switch
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +52,7 @@ log = logging.getLogger(__name__)
 FAULT = "fault"
 
 
-class ClusterSwitches:
+class ClusterSwitches(MemberSwitches):
     """The fault switches of one store at all nodes at once: whoever takes it over has its faults, too."""
 
     def __init__(self, shown: str, own: Faults, peers: Peers) -> None:
@@ -69,28 +68,7 @@ class ClusterSwitches:
     def low(self) -> bool:
         return self._own.low
 
-    def fail_from_now(self, kind: Kind) -> None:
-        self._turn("fail_from_now", kind)
-
-    def fail_nth(self, kind: Kind, n: int = 1) -> None:
-        self._turn("fail_nth", kind, n)
-
-    def hang(self, kind: Kind) -> None:
-        self._turn("hang", kind)
-
-    def slow(self, kind: Kind, seconds: float) -> None:
-        self._turn("slow", kind, seconds)
-
-    def disk_full(self, full: bool = True) -> None:
-        self._turn("disk_full", full)
-
-    def disk_low(self, low: bool = True) -> None:
-        self._turn("disk_low", low)
-
-    def heal(self) -> None:
-        self._turn("heal")
-
-    def _turn(self, name: str, *given: object) -> None:
+    def turn(self, name: str, *given: object) -> None:
         turn_switch(self._own, None, name, list(given))
         self._peers.call_others(FAULT, [self._shown, name, *given]).then(_unheard)
 

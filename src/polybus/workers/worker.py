@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -41,7 +42,35 @@ from polybus.workers.spec import CLIENT, LEADER, RELOAD, STOP, WorkerSpec, read_
 log = logging.getLogger("polybus")
 
 
-class RemoteSwitches:
+class MemberSwitches(ABC):
+    """The fault switches of a store that is not this process's alone: each is a name and what is given with it."""
+
+    @abstractmethod
+    def turn(self, name: str, *given: object) -> None: ...
+
+    def fail_from_now(self, kind: Kind) -> None:
+        self.turn("fail_from_now", kind)
+
+    def fail_nth(self, kind: Kind, n: int = 1) -> None:
+        self.turn("fail_nth", kind, n)
+
+    def hang(self, kind: Kind) -> None:
+        self.turn("hang", kind)
+
+    def slow(self, kind: Kind, seconds: float) -> None:
+        self.turn("slow", kind, seconds)
+
+    def disk_full(self, full: bool = True) -> None:
+        self.turn("disk_full", full)
+
+    def disk_low(self, low: bool = True) -> None:
+        self.turn("disk_low", low)
+
+    def heal(self) -> None:
+        self.turn("heal")
+
+
+class RemoteSwitches(MemberSwitches):
     """The fault switches of a store of another worker."""
 
     full = False
@@ -50,26 +79,8 @@ class RemoteSwitches:
     def __init__(self, store: RemoteStore) -> None:
         self._store = store
 
-    def fail_from_now(self, kind: Kind) -> None:
-        self._store.fault("fail_from_now", [kind])
-
-    def fail_nth(self, kind: Kind, n: int = 1) -> None:
-        self._store.fault("fail_nth", [kind, n])
-
-    def hang(self, kind: Kind) -> None:
-        self._store.fault("hang", [kind])
-
-    def slow(self, kind: Kind, seconds: float) -> None:
-        self._store.fault("slow", [kind, seconds])
-
-    def disk_full(self, full: bool = True) -> None:
-        self._store.fault("disk_full", [full])
-
-    def disk_low(self, low: bool = True) -> None:
-        self._store.fault("disk_low", [low])
-
-    def heal(self) -> None:
-        self._store.fault("heal", [])
+    def turn(self, name: str, *given: object) -> None:
+        self._store.fault(name, list(given))
 
     def state(self) -> dict[str, object]:
         return self._store.faults
